@@ -19,15 +19,15 @@ Options:
   operators                operators and their attributes; `operator_group`, `operator_inputs`: commands for them
   kernel_arguments         FILE.py:KERNEL, and its arguments; `kernel_completion`: by the shell
   saved_or_run             a run as an argument
-  help_format, remedies    the help; what to write instead of wrong words
+  help_format              the help; `usage_remedies`: what to write instead of wrong words
   shells                   completion by bash, zsh and fish
 
 Output:
   outputs, kernel_run      what a run writes and prints; the run of a kernel
   compare_table            the table of `compare`; `sweep_table`, `tune_table`
-  show, provenance         tables, colours and JSON; where the figures come from
+  console, provenance      tables, colours and JSON; where the figures come from
   standard_output          keeps it for JSON alone: what kernels print goes to standard error
-  files                    the files of a command, checked before anything runs
+  command_files            the files of a command, checked before anything runs
   local_paths              keeps paths of this machine out of the output
 """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import (
     arg_option,
@@ -201,23 +201,24 @@ def check(
         content = {"files": [file.to_json() for file in surveys], "compile": good, "missing": missing}
         print_json("bangc-check", content, provenance_without_runs([device]))
     elif not quiet:
-        show.print_text(f"{good} of {len(surveys)} files compile; missing intrinsics: {', '.join(missing) or 'none'}")
+        names = ", ".join(missing) or "none"
+        console.print_text(f"{good} of {len(surveys)} files compile; missing intrinsics: {names}")
     return 0 if good == len(surveys) and not missing else 1
 
 
 def _print_file(file: Surveyed) -> None:
     """Print what `check` found in a file."""
-    show.print_text(f"{file.file}: {'compiles' if file.compiles else 'does not compile'}")
+    console.print_text(f"{file.file}: {'compiles' if file.compiles else 'does not compile'}")
     entries = [*file.entries, *(["main"] if file.has_main else [])]
     if entries:
-        show.print_text(f"  entries     {', '.join(entries)}")
+        console.print_text(f"  entries     {', '.join(entries)}")
     if file.known:
-        show.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
+        console.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
     for remedy in file.remedies:
-        show.print_text(f"  missing     {remedy}")
+        console.print_text(f"  missing     {remedy}")
     for call in file.of_host:
-        show.print_text(f"  host code   {call} is called by code for the board: declare it with __mlu_func__")
+        console.print_text(f"  host code   {call} is called by code for the board: declare it with __mlu_func__")
     if file.libraries:
-        show.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
+        console.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
     if file.error:
-        show.print_text("  " + "\n  ".join(file.error.splitlines()[1:7]))
+        console.print_text("  " + "\n  ".join(file.error.splitlines()[1:7]))

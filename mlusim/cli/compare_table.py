@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.provenance import print_json, provenance
 
 if TYPE_CHECKING:
@@ -49,19 +49,19 @@ def print_comparison(
         return
     if quiet:
         return
-    show.print_text(f"{title}\n")
+    console.print_text(f"{title}\n")
     tiers = any(row.tier for row in rows)
     heads = [what, *(["tier"] if tiers else []), "time", "speed", "io_eff."]
     heads += [*(["DRAM bus", "peak NRAM"] if full else []), "where the time went" if full else "largest share of time"]
     lines = [_line(row, rows[0], tiers=tiers, full=full) for row in rows]
-    show.print_columns(heads, lines, right=range(1, len(heads) - 1))
+    console.print_columns(heads, lines, right=range(1, len(heads) - 1))
     for reason in refused.values():
-        show.print_text(f"\nNot possible here: {reason}")
+        console.print_text(f"\nNot possible here: {reason}")
     if not data:
-        show.print_text("\nTiming only: results were not compared.")
+        console.print_text("\nTiming only: results were not compared.")
     elif len(rows) > 1:
         every = "Both" if len(rows) == 2 else f"All {len(rows)}"
-        show.print_text(f"\n{every} results are equal, bit for bit. Speed is relative to {rows[0].name}.")
+        console.print_text(f"\n{every} results are equal, bit for bit. Speed is relative to {rows[0].name}.")
 
 
 def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:

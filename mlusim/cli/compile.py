@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.options import compile_options, device_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
@@ -49,9 +49,9 @@ def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool,
         print_json("compile", content, provenance_without_runs([device]))
     elif not quiet:
         for report in reports:
-            show.print_text(f"{report['file']}: {report['error'] or 'compiles'}")
+            console.print_text(f"{report['file']}: {report['error'] or 'compiles'}")
             for name, parameters in report["kernels"].items():
-                show.print_text(f"  {name}" if parameters is None else f"  {name}({', '.join(parameters)})")
+                console.print_text(f"  {name}" if parameters is None else f"  {name}({', '.join(parameters)})")
     return int(any(report["error"] for report in reports))
 
 

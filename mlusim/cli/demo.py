@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_directory, write_bytes
+from mlusim.cli import console
+from mlusim.cli.command_files import check_directory, write_bytes
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operator_inputs import strategy_option
 from mlusim.cli.option_types import DIRECTORY
@@ -82,7 +82,7 @@ def demo(
     command = command_of("tin_shift")
     call = command.prepare(command.options({}), [clips, shifts], device, strategy)
     if explain and outputs.is_printed:
-        show.print_text(call.plan.explain() + "\n")
+        console.print_text(call.plan.explain() + "\n")
     result = run(call, progress=not outputs.quiet)
     title = ""
     if outputs.is_printed:
@@ -104,7 +104,7 @@ def demo(
     if outputs.report is not None and result.output is not None:
         path = _write_film(Path(outputs.report), clips, result.output, result)
         if outputs.is_printed:
-            show.print_text(f"before and after: {path}")
+            console.print_text(f"before and after: {path}")
 
 
 def _write_film(folder: Path, clips: Array, shifted: Array, result: Result) -> Path:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_file, write_bytes
+from mlusim.cli import console
+from mlusim.cli.command_files import check_file, write_bytes
 from mlusim.cli.option_types import DEVICE, NEW_FILE
 from mlusim.cli.options import full_option, output_options
 from mlusim.errors import InputError
@@ -99,14 +99,14 @@ def _list(*, full: bool) -> None:
         cells = [board.name, str(board.arch), f"{board.clusters} x {board.cores_per_cluster}"]
         cells += [_short(value_text(name, getattr(board, name))) for _, name in columns]
         lines.append([*cells, *([str(len(assumed_fields(board)))] if full else [])])
-    show.print_columns(heads, lines, right=range(1, len(heads)))
-    show.print_text(
+    console.print_columns(heads, lines, right=range(1, len(heads)))
+    console.print_text(
         "\nCores: clusters x cores per cluster. DRAM: nominal bandwidth. NRAM (per core)\n"
         "and SRAM (per cluster): what a kernel may allocate. UNION: the largest number of\n"
         "clusters in a union. For the sources of a board's numbers: mlusim devices NAME"
     )
     if full:
-        show.print_text(
+        console.print_text(
             "GDRAM is per chip; WRAM, read port, vector and tensor are per core. Cluster\n"
             "port: reads. DMA: start-up of a copy. ASSUMED: the number of parameters without\n"
             "a public source."
@@ -124,10 +124,10 @@ def _show(board: Board) -> None:
             rows += [("", "", "")] * bool(group) + [(row_group, "", "")]
             group = row_group
         rows.append((f"  {name}", value, source))
-    show.print_columns(("parameter", "value", "source"), rows, right=(1,))
+    console.print_columns(("parameter", "value", "source"), rows, right=(1,))
     assumed = len(assumed_fields(board))
-    show.print_text(f"\n{assumed} of {len(fields(board)) - 2} parameters are ASSUMED. Letters stand for:")
-    show.print_columns(("", "source"), [(key, text) for key, text in SOURCES.items() if key != "ASSUMED"])
+    console.print_text(f"\n{assumed} of {len(fields(board)) - 2} parameters are ASSUMED. Letters stand for:")
+    console.print_columns(("", "source"), [(key, text) for key, text in SOURCES.items() if key != "ASSUMED"])
 
 
 def _print_json(device: Board | None) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_directory
+from mlusim.cli import console
+from mlusim.cli.command_files import check_directory
 from mlusim.cli.option_types import DIRECTORY, FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import provenance_of
@@ -60,11 +60,11 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
             "before": provenance_of(difference.before),
             "after": provenance_of(difference.after),
         }
-        show.print_json(difference.to_json() | extra | {"written": [str(path) for path in written]})
+        console.print_json(difference.to_json() | extra | {"written": [str(path) for path in written]})
     elif not quiet:
         _print(difference, tries, full=full)
         for path in written:
-            show.print_text(f"wrote {path}")
+            console.print_text(f"wrote {path}")
 
 
 def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> None:
@@ -75,13 +75,13 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     before, after = difference.before, difference.after
     change = f" ({signed(100 * (after.time_ps / before.time_ps - 1), 1)} %)" if before.time_ps else ""
     for letter, result, name in zip("AB", (before, after), difference.names, strict=True):
-        show.print_text(f"{letter}  {format_us(result.time_ps)}  {name}")
-    show.print_text(f"\n{_signed(difference.time_ps)} us{change}, per core on average:\n")
+        console.print_text(f"{letter}  {format_us(result.time_ps)}  {name}")
+    console.print_text(f"\n{_signed(difference.time_ps)} us{change}, per core on average:\n")
     causes = sorted((item for item in difference.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
     if causes:
-        show.print_columns(("us", "cause"), [(_signed(value), CAUSES[name]) for name, value in causes], right=(0,))
+        console.print_columns(("us", "cause"), [(_signed(value), CAUSES[name]) for name, value in causes], right=(0,))
     else:
-        show.print_text("no cause took more or less time")
+        console.print_text("no cause took more or less time")
     lines = [line for line in difference.lines if line.time_ps]
     shown = lines if full else lines[:_SHOWN]
     rest = difference.time_ps - sum(line.time_ps for line in shown)
@@ -89,14 +89,14 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     if len(lines) > len(shown):
         rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
     if rows:
-        show.print_text("")
-        show.print_columns(("us", "line A > B", "source"), rows, right=(0,), cut=not full)
+        console.print_text("")
+        console.print_columns(("us", "line A > B", "source"), rows, right=(0,), cut=not full)
     figures = [metric for metric in difference.metrics if full or metric.before != metric.after]
     cells = [(metric.name, *figure_cells(metric)) for metric in (figures if full else figures[:_SHOWN])]
     if cells:
-        show.print_text("")
-        show.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
-    show.print_suggestions("What to try for B", tries, after)
+        console.print_text("")
+        console.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
+    console.print_suggestions("What to try for B", tries, after)
 
 
 def _location(line: LineChange) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import provenance_of
@@ -41,7 +41,7 @@ def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
 
     explanation = explained(run_of(run))
     if as_json:
-        show.print_json(explanation.to_json() | {"provenance": provenance_of(explanation.result)})
+        console.print_json(explanation.to_json() | {"provenance": provenance_of(explanation.result)})
     elif not quiet:
         _print(explanation, full=full)
 
@@ -52,13 +52,13 @@ def _print(explanation: Explanation, *, full: bool) -> None:
     from mlusim.units import format_us
 
     result = explanation.result
-    show.print_text(f"{result.operator} on {result.board.name}: {format_us(result.time_ps)}")
+    console.print_text(f"{result.operator} on {result.board.name}: {format_us(result.time_ps)}")
     bound = format_us(result.lower_bound.time_ps)
-    show.print_text(f"{format_us(explanation.above_ps)} above the lower bound of {bound}\n")
+    console.print_text(f"{format_us(explanation.above_ps)} above the lower bound of {bound}\n")
     losses = sorted(explanation.losses_ps.items(), key=lambda item: -item[1])
     rows = [(f"{value / PS_PER_US:.2f}", LOSSES[name]) for name, value in losses if value]
     if rows:
-        show.print_columns(("us", "lost to"), rows, right=(0,))
+        console.print_columns(("us", "lost to"), rows, right=(0,))
     lines = explanation.lines if full else explanation.lines[:_SHOWN]
     cells = [
         (
@@ -70,6 +70,6 @@ def _print(explanation: Explanation, *, full: bool) -> None:
         for line in lines
     ]
     if cells:
-        show.print_text("")
-        show.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2, cut=not full)
-    show.print_suggestions("What to try", explanation.what_to_try, result)
+        console.print_text("")
+        console.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2, cut=not full)
+    console.print_suggestions("What to try", explanation.what_to_try, result)

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import print_json, provenance_of
@@ -41,7 +41,7 @@ def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None
     if as_json:
         print_json("inspect", moment.to_json(), provenance_of(result))
     elif not quiet:
-        show.print_text(moment.text())
+        console.print_text(moment.text())
 
 
 def time_ps(text: str) -> int:

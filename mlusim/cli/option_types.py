@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.files import register
+from mlusim.cli.command_files import register
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mlusim.cli.files import force_option
+from mlusim.cli.command_files import force_option
 from mlusim.cli.option_types import DEVICE, DIRECTORY, NEW_FILE, board_names, complete_from
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -8,8 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from mlusim.cli import show
-from mlusim.cli.files import check_csv, check_directory, check_file, check_output, is_device_or_fifo, write_bytes
+from mlusim.cli import console
+from mlusim.cli.command_files import (
+    check_csv,
+    check_directory,
+    check_file,
+    check_output,
+    is_device_or_fifo,
+    write_bytes,
+)
 from mlusim.cli.provenance import made_by, verification_json
 from mlusim.errors import InputError
 from mlusim.units import plural, signed
@@ -100,20 +107,20 @@ def finish(
     if sensitivities is not None:
         written["sensitivity"] = [row._asdict() for row in sensitivities]
     if outputs.as_json:
-        show.print_json(to_json(result) | written)
+        console.print_json(to_json(result) | written)
     elif outputs.quiet:
         if checked and result.report is not None:
-            show.print_errors(result.report)
+            console.print_errors(result.report)
     else:
         if title:
-            show.print_text(title)
-        show.print_summary(result, rows(result))
+            console.print_text(title)
+        console.print_summary(result, rows(result))
         if sensitivities is not None:
             _print_sensitivity(sensitivities)
         for line in lines:
-            show.print_text(line)
+            console.print_text(line)
         if files:
-            show.print_wrapped(f"report in {outputs.report}: {', '.join(path.name for path in files)}")
+            console.print_wrapped(f"report in {outputs.report}: {', '.join(path.name for path in files)}")
 
 
 def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list[str]]:
@@ -184,8 +191,8 @@ def _output(outputs: Mapping[str, Any], name: str) -> Any:
 
 
 def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
-    show.print_text("\nTime with one parameter 20 % smaller and larger:")
-    show.print_columns(
+    console.print_text("\nTime with one parameter 20 % smaller and larger:")
+    console.print_columns(
         ("parameter", "-20 %", "+20 %", "source"),
         [
             (row.field, *(f"{signed(100 * change, 1)} %" for change in (row.less, row.more)), row.source)

@@ -24,8 +24,8 @@ from typing import Any, NoReturn
 import click
 
 from mlusim import __version__
+from mlusim.cli.console import fitted
 from mlusim.cli.help_format import HelpContext
-from mlusim.cli.show import fitted
 from mlusim.cli.standard_output import reserved_for_json
 from mlusim.errors import BoardError, CompileError, InputError, KernelError, MlusimError, VerificationError, nearest
 from mlusim.version import build
@@ -149,7 +149,7 @@ class Program(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click, with a message that lists the commands."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from mlusim.cli.remedies import meant
+            from mlusim.cli.usage_remedies import meant
 
             near = meant(args[0]) or nearest(args[0], self.commands)
             raise click.UsageError(f"no command {args[0]!r}; {near}choose one of {', '.join(self.commands)}", ctx)
@@ -190,7 +190,7 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
     """Return an error of a command as one line, and its exit code. Verification and compiler reports have several."""
     match error:
         case click.UsageError():
-            from mlusim.cli.remedies import remedy, with_likely_option
+            from mlusim.cli.usage_remedies import remedy, with_likely_option
 
             path = error.ctx.command_path if error.ctx else command
             error = with_likely_option(error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.local_paths import with_file_names, without_folders
 from mlusim.errors import InputError
 
@@ -45,7 +45,7 @@ def _date() -> str:
 
 def print_json(kind: str, value: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
     """Print the JSON of a command: its format, `mlusim-KIND/1`, its content, and where it comes from."""
-    show.print_json({"format": f"mlusim-{kind}/1", **value, "provenance": provenance})
+    console.print_json({"format": f"mlusim-{kind}/1", **value, "provenance": provenance})
 
 
 def provenance(boards: Iterable[Board]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_directory
+from mlusim.cli import console
+from mlusim.cli.command_files import check_directory
 from mlusim.cli.option_types import DIRECTORY, FILE
 from mlusim.cli.options import output_options
 from mlusim.errors import InputError
@@ -62,7 +62,7 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
         _print_json(results, files)
     elif not quiet:
         for file in files:
-            show.print_exact(str(file))
+            console.print_exact(str(file))
 
 
 def _print_json(results: dict[str, Result], files: list[Path]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.kernel_arguments import call_of, kernel_command
 from mlusim.cli.kernel_run import OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
@@ -110,7 +110,7 @@ def _run(
     arrays = read_inputs(command, options, [device], data=not no_data)
     call = command.prepare(options, arrays, device, strategy, nram_limit)
     if (explain or dry_run) and outputs.is_printed:
-        show.print_text(call.plan.explain() + ("" if dry_run else "\n"))
+        console.print_text(call.plan.explain() + ("" if dry_run else "\n"))
     if dry_run:
         if outputs.as_json:
             content = {"operator": record.name, "board": device.name, "inputs": inputs_json(arrays)}

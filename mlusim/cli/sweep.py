@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_csv, check_file
+from mlusim.cli import console
+from mlusim.cli.command_files import check_csv, check_file
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import (
     arg_option,
@@ -227,11 +227,11 @@ def _sweep(
         click.echo(f"warning: {line}", err=True)
     written = _write(sweep, target, draw)
     if as_json:
-        show.print_json(sweep.to_json() | {"written": [str(path) for path in written]})
+        console.print_json(sweep.to_json() | {"written": [str(path) for path in written]})
     elif not quiet:
         print_sweep(sweep, None if no_db else db, full=full)
         for path in written:
-            show.print_text(f"wrote {path}")
+            console.print_text(f"wrote {path}")
     _raise_for_failures(sweep)
 
 

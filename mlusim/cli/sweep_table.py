@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.units import plural
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _print_rows(sweep: Sweep, *, full: bool) -> None:
     rows = sweep.rows
     shown = rows if full else rows[:MOST_ROWS]
     table = sweep_cells(shown, sweep.axes, full=full, most_words=0 if full else _WORDS_SHOWN)
-    show.print_columns(table.heads, table.lines, right=table.right, keys=table.keys, cut=not full)
+    console.print_columns(table.heads, table.lines, right=table.right, keys=table.keys, cut=not full)
     if not full:
         _print_cut(rows)
 
@@ -45,21 +45,21 @@ def _print_cut(rows: Sequence[Row]) -> None:
     from mlusim.explore.table_cells import MOST_ROWS
 
     messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
-    cut = [
-        words for words in messages if len(words) > show.MIN_TEXT_WIDTH
-    ]  # a narrow terminal may have no room for more
+    # A narrow terminal may have no room for longer ones.
+    cut = [words for words in messages if len(words) > console.MIN_TEXT_WIDTH]
     if cut:
-        show.print_text("")
+        console.print_text("")
     for words in cut[:_REASONS_SHOWN]:
-        show.print_text(words)
+        console.print_text(words)
     if len(cut) > _REASONS_SHOWN:
-        show.print_text(f"... and {len(cut) - _REASONS_SHOWN} more reasons; --full and -o table.csv have all of them")
+        more = len(cut) - _REASONS_SHOWN
+        console.print_text(f"... and {more} more reasons; --full and -o table.csv have all of them")
     if len(rows) > MOST_ROWS:
-        show.print_text(f"... and {len(rows) - MOST_ROWS} more; --full and -o table.csv have all of them")
+        console.print_text(f"... and {len(rows) - MOST_ROWS} more; --full and -o table.csv have all of them")
 
 
 def _print_end(sweep: Sweep, db: str | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count)
     before = f", {sweep.found} of them from before" if sweep.found else ""
     where = f" (in {db}{before})" if db else ""
-    show.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{where}")
+    console.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{where}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_file
+from mlusim.cli import console
+from mlusim.cli.command_files import check_file
 from mlusim.cli.kernel_arguments import given, kernel_command, settings_of
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import strategies_option
@@ -142,7 +142,7 @@ def _tune_kernel(
         **options,
     )
     if len(tuning.rows) == 1 and not (tuning.refused or options["quiet"] or options["as_json"]):
-        show.print_text(
+        console.print_text(
             "\nNothing was varied: give several values, such as --set NAME=4,8,16 or --dim 4,1,1 --dim 4,8,1"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.provenance import print_json, provenance
 from mlusim.units import PS_PER_US, plural
 
@@ -21,21 +21,21 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
         print_json("tune", tuning.to_json(), provenance([tuning.board]))
         return
     if quiet:
-        show.print_exact(tuning.command)
+        console.print_exact(tuning.command)
         return
     from mlusim.explore.table_cells import tuning_cells
 
     rows = tuning.rows if show_all else tuning.rows[:PLANS_SHOWN]
     shape = f" {tuning.best['shape'].replace('x', ',')}" if "shape" in tuning.best else ""
-    show.print_text(f"{tuning.operator}{shape} on {tuning.board.name}, the fastest first:\n")
+    console.print_text(f"{tuning.operator}{shape} on {tuning.board.name}, the fastest first:\n")
     table = tuning_cells(rows, tuning.axes, full=full)
-    show.print_columns(table.heads, table.lines, right=table.right, keys=table.keys)
+    console.print_columns(table.heads, table.lines, right=table.right, keys=table.keys)
     slower = len(tuning.rows) - len(rows)
     hidden = [f"{slower} slower ones are not shown; --all shows them"] if slower else []
-    show.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
-    show.print_text("\nTo run the best one, from the shell or from Python:")
-    show.print_command(tuning.command)
-    show.print_call(tuning.call)
+    console.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
+    console.print_text("\nTo run the best one, from the shell or from Python:")
+    console.print_command(tuning.command)
+    console.print_call(tuning.call)
 
 
 def _has_plans(tuning: Tuning) -> bool:

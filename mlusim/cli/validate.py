@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.cli import show
-from mlusim.cli.files import check_file
+from mlusim.cli import console
+from mlusim.cli.command_files import check_file
 from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
@@ -94,7 +94,7 @@ def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
         if full:
             cells += [row.board, row.dtype, row.shape, row.launch, row.grade, row.source]
         lines.append(cells)
-    show.print_columns([*_HEADS, *_MORE] if full else _HEADS, lines, right=_NUMBERS)
+    console.print_columns([*_HEADS, *_MORE] if full else _HEADS, lines, right=_NUMBERS)
     from mlusim.validation import report
 
     aims = _percent(report.AIM_MEAN), _percent(report.AIM_WORST)
@@ -110,7 +110,7 @@ def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
         text += f"worst {_percent(figures.left_out_worst)} (aim {aims[1]})\n"
         by_kind = _percent(figures.kind_left_out_mean), _percent(figures.kind_left_out_worst)
         text += f"by kind   mean error {by_kind[0]}, worst {by_kind[1]}\n"
-    show.print_text(text.rstrip("\n"))
+    console.print_text(text.rstrip("\n"))
 
 
 def _signed(part: float | None) -> str:

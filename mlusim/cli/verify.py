@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli import show
+from mlusim.cli import console
 from mlusim.cli.kernel_arguments import call_of, given, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
 from mlusim.cli.kernel_run import OUTPUT_OPTIONS, inputs_of, max_operations_option
@@ -110,13 +110,13 @@ def _verify(
     if outputs.as_json:
         print_findings(verified)
     elif outputs.quiet:
-        show.print_errors(verified)
+        console.print_errors(verified)
     else:
-        show.print_text(verified.text())
+        console.print_text(verified.text())
         for file in written:
-            show.print_text(wrote(file))
+            console.print_text(wrote(file))
         for name in files:
-            show.print_text(f"wrote {name}")
+            console.print_text(f"wrote {name}")
     return 0 if verified.ok else 1
 
 

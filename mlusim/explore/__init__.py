@@ -10,7 +10,7 @@ Sweeps:
   axes, point              all combinations; one of them, its key and its run
   model_hash               the part of a key that stands for mlusim
   runner, store            processes or a cluster; finished points in an SQLite file
-  tuning, search           `mlusim.tune`, and the plans that it tries; `point_commands`: how to run the best one
+  tuning, tuning_search    `mlusim.tune`, and the plans that it tries; `point_commands`: how to run the best one
 
 Kernels of the user:
   user_kernels             their parameters, and how they reach other processes; `fingerprint`: a digest of a function

@@ -14,10 +14,10 @@ from mlusim.explore.point import Point, kernel_call, prepare_point
 from mlusim.explore.point_commands import kernel_command, kernel_name, kernel_python, operator_command, operator_python
 from mlusim.explore.python_files import check_not_loading
 from mlusim.explore.runner import Runner
-from mlusim.explore.search import Search
 from mlusim.explore.store import DONE, Store
 from mlusim.explore.sweeping import run_axes
 from mlusim.explore.table_cells import MOST_ROWS, tuning_cells
+from mlusim.explore.tuning_search import Search
 from mlusim.hardware import Board
 from mlusim.inputs import check_flags
 from mlusim.progress import Bar

@@ -331,5 +331,5 @@ def test_the_help_imports_no_command():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     ours = {name for name in done.stdout.split() if name.startswith("mlusim.cli.")}
     assert ours <= {
-        f"mlusim.cli.{name}" for name in ("program", "help_format", "local_paths", "show", "standard_output")
+        f"mlusim.cli.{name}" for name in ("program", "help_format", "local_paths", "console", "standard_output")
     }

@@ -15,7 +15,7 @@ import pytest
 import mlusim
 from command_line import call
 from mlusim.cli import main
-from mlusim.cli.files import write_bytes
+from mlusim.cli.command_files import write_bytes
 from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.program import FAILED, INTERRUPTED, USAGE
 from mlusim.files import atomic_write

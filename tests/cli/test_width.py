@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from mlusim.cli import main, show
+from mlusim.cli import console, main
 
 SHIFT = ("tin_shift", "--shape", "2,8,64,49", "--dtype", "float16")
 SWEEP = ("sweep", *SHIFT, "--strategy", "all", "--nram", "4KiB,64KiB", "--no-db", "-j", "0")
@@ -29,7 +29,7 @@ TABLES = {
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_fits_its_width_uncut(name, width, more, monkeypatch):
-    monkeypatch.setattr(show, "console", lambda: Console(width=width, highlight=False, markup=False, emoji=False))
+    monkeypatch.setattr(console, "console", lambda: Console(width=width, highlight=False, markup=False, emoji=False))
     done = CliRunner().invoke(main, [*TABLES[name], *more])
     assert done.exit_code == 0, done.output
     # A command to copy is one line, however long.
@@ -64,7 +64,7 @@ class Terminal(Console):
 )
 def test_findings_and_the_proof_fit_on_a_terminal(words, first, status, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(show, "console", Terminal)
+    monkeypatch.setattr(console, "console", Terminal)
     more = KERNEL.replace("double", "sound").replace(
         "        core.add", "        await core.sync()\n" * 2 + "        core.add"
     )
@@ -116,8 +116,8 @@ def test_the_full_table_contains_the_short_one(name):
 
 
 def test_parts_of_a_wide_table_repeat_its_key_columns():
-    assert show.parts_of([10, 20, 20, 20], 1, 80) == [[0, 1, 2, 3]]
-    assert show.parts_of([10, 20, 20, 20], 1, 60) == [[0, 1, 2], [0, 3]]
-    assert show.parts_of([10, 20, 20, 20], 2, 60) == [[0, 1, 2], [0, 1, 3]]
-    assert show.parts_of([100, 20, 20], 1, 60) == [[0, 1], [0, 2]]
-    assert show.parts_of([10], 1, 60) == [[0]]
+    assert console.parts_of([10, 20, 20, 20], 1, 80) == [[0, 1, 2, 3]]
+    assert console.parts_of([10, 20, 20, 20], 1, 60) == [[0, 1, 2], [0, 3]]
+    assert console.parts_of([10, 20, 20, 20], 2, 60) == [[0, 1, 2], [0, 1, 3]]
+    assert console.parts_of([100, 20, 20], 1, 60) == [[0, 1], [0, 2]]
+    assert console.parts_of([10], 1, 60) == [[0]]

@@ -263,7 +263,7 @@ def test_two_boards_of_one_name_are_refused(folder):
 
 
 def test_a_reason_is_cut_in_the_table_and_complete_below(folder, monkeypatch):
-    monkeypatch.setattr("mlusim.cli.show._WIDTH", 80)
+    monkeypatch.setattr("mlusim.cli.console._WIDTH", 80)
     lines = call(*TIN_SHIFT, "--cores", "6,8", "--no-db").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["6", "8"]
     assert lines[1].endswith("...")

@@ -129,7 +129,7 @@ def test_reasons_for_slower_runs_match_their_figures(tuned):
 
 
 def test_the_search_stops_at_the_lower_bound(tuned, monkeypatch):
-    monkeypatch.setattr("mlusim.explore.search._LOWER_BOUND_RATIO", 1e9)
+    monkeypatch.setattr("mlusim.explore.tuning_search._LOWER_BOUND_RATIO", 1e9)
     found = tune("tin_shift")
     assert found.at_lower_bound
     monkeypatch.undo()
