@@ -88,22 +88,8 @@ def _core_step(core, rng, step, arrays, here):
 LENGTH = 64 * 32 + 256
 STEPS = (
     *("load_in", "async_in", "async_out", "out", "strided", "bytes", "bytes_async", "move", "to_sram", "from_sram"),
-    *(
-        "stage",
-        "ldram",
-        "wram",
-        "bytes_3d",
-        "to_neighbour",
-        "vector",
-        "reduce",
-        "select",
-        "fill",
-        "load",
-        "load_array",
-        "store",
-        "scalar",
-    ),
-    *("scalar_copy", "rows", "rows_by_list", "gather", "sync", "sync_some"),
+    *("stage", "ldram", "wram", "bytes_3d", "to_neighbour", "vector", "reduce", "select", "fill", "load", "load_array"),
+    *("store", "scalar", "scalar_copy", "rows", "rows_by_list", "gather", "sync", "sync_some"),
 )
 BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "none")
 

@@ -32,23 +32,11 @@ def same_log(one: Log, other: Log) -> None:
     assert portable(one.lines) == portable(other.lines)
     assert portable_calls(one) == portable_calls(other)
     for name in (
-        "board",
-        "ops",
-        "tasks",
-        "launches",
-        "allocations",
-        "boxes",
-        "host",
+        *("board", "ops", "tasks", "launches", "allocations", "boxes", "host", "more_operands", "loops", "byte_copies"),
+        *("released", "windows", "swallowed", "joined", "skipped", "unsteady", "remarks", "of_file", "seen"),
+        *("selected", "attributes"),
     ):
         assert getattr(one, name) == getattr(other, name), name
-    assert one.more_operands == other.more_operands
-    assert one.loops == other.loops
-    assert one.byte_copies == other.byte_copies
-    assert (one.released, one.windows, one.swallowed) == (other.released, other.windows, other.swallowed)
-    assert (one.joined, one.skipped, one.unsteady) == (other.joined, other.skipped, other.unsteady)
-    assert (one.remarks, one.of_file, one.seen) == (other.remarks, other.of_file, other.seen)
-    assert one.selected == other.selected
-    assert one.attributes == other.attributes
     assert one.addresses.keys() == other.addresses.keys()
     for record, sides in one.addresses.items():
         assert list(sides) == list(other.addresses[record])
