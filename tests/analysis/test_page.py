@@ -269,16 +269,7 @@ def test_a_page_is_complete_and_has_a_heading_for_each_link(result):
     assert structure.tags.count("h1") == 1
     sections = [link[1:] for link in structure.links if link.startswith("#")]
     assert sections == [
-        "summary",
-        "plan",
-        "time",
-        "timeline",
-        "tiles",
-        "bandwidth",
-        "memory",
-        "roofline",
-        "traffic",
-        "source",
+        *("summary", "plan", "time", "timeline", "tiles", "bandwidth", "memory", "roofline", "traffic", "source"),
         "verification",
     ]
     assert set(sections) <= set(structure.ids)

@@ -250,14 +250,9 @@ async def mixed_work(core: Core, x: View, out: View) -> None:
 
 
 GROWS_FASTER = [
-    "clock_hz",
-    "dram_bandwidth_bytes_per_s",
-    "core_read_bandwidth_bytes_per_s",
-    "core_write_bandwidth_bytes_per_s",
-    "cluster_read_bandwidth_bytes_per_s",
-    "cluster_write_bandwidth_bytes_per_s",
-    "vector_bytes_per_cycle",
-    "move_bytes_per_cycle",
+    *("clock_hz", "dram_bandwidth_bytes_per_s", "core_read_bandwidth_bytes_per_s"),
+    *("core_write_bandwidth_bytes_per_s", "cluster_read_bandwidth_bytes_per_s"),
+    *("cluster_write_bandwidth_bytes_per_s", "vector_bytes_per_cycle", "move_bytes_per_cycle"),
 ]
 
 
@@ -285,15 +280,8 @@ def test_one_cores_time_never_grows_with_more_bandwidth_or_clock(name: str, fact
 @pytest.mark.parametrize(
     "name",
     [
-        "dma_read_latency_ps",
-        "dma_write_latency_ps",
-        "dma_segment_ps",
-        "vector_startup_cycles",
-        "move_startup_cycles",
-        "issue_cycles",
-        "scalar_nram_cycles",
-        "kernel_start_ps",
-        "kernel_end_ps",
+        *("dma_read_latency_ps", "dma_write_latency_ps", "dma_segment_ps", "vector_startup_cycles"),
+        *("move_startup_cycles", "issue_cycles", "scalar_nram_cycles", "kernel_start_ps", "kernel_end_ps"),
     ],
 )
 def test_every_cost_parameter_affects_the_time(name: str) -> None:

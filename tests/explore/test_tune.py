@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import mlusim
+from mlusim.analysis.breakdown import CAUSES
 from mlusim.cli import main
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.python_files import function_of
@@ -95,19 +96,7 @@ def test_several_processes_find_the_same():
 
 
 def test_why_a_run_loses():
-    causes = (
-        "transfer",
-        "bandwidth_wait",
-        "on_chip_copy",
-        "vector",
-        "scalar",
-        "dma_latency",
-        "sync",
-        "issue",
-        "launch",
-        "idle",
-    )
-    best = dict.fromkeys((f"{cause}_us" for cause in causes), 1.0)
+    best = dict.fromkeys((f"{cause}_us" for cause in CAUSES), 1.0)
     best |= {"time_ps": 10_000_000, "time_us": 10.0, "copies": 10, "traffic_ratio": 1.0, "tasks": 32}
     slower = best | {"time_ps": 16_000_000, "time_us": 16.0, "dma_latency_us": 7.0, "copies": 80}
     assert why_slower(slower, best) == "exposed DMA latency: 6.00 us more, 43.8 % of its time; 8.0 x the copies"

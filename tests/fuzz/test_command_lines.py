@@ -16,14 +16,7 @@ from mlusim.cli import main
 EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 COMMANDS = ["run", "verify", "compare", "diff", "inspect", "devices", "report", "retime", "sweep", "tune", "completion"]
 OPERATORS = [
-    "reverse",
-    "gather",
-    "gather_nd",
-    "scatter",
-    "cast",
-    "bitcast_convert",
-    "tin_shift",
-    "reverse_sequence",
+    *("reverse", "gather", "gather_nd", "scatter", "cast", "bitcast_convert", "tin_shift", "reverse_sequence"),
     "index_select",
     "k.py:add",
 ]

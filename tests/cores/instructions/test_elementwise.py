@@ -89,19 +89,7 @@ SERIES: dict[str, Callable[[float], float]] = {
     "softplus": lambda a: math.log1p(math.exp(a)),
 }
 SPECIAL = {
-    *(
-        "cycle_add_tz",
-        "div",
-        "rem",
-        "bnot",
-        "sll",
-        "srl",
-        "fusion",
-        "hypot",
-        "relun",
-        "convert",
-        "mask_select",
-    ),
+    *("cycle_add_tz", "div", "rem", "bnot", "sll", "srl", "fusion", "hypot", "relun", "convert", "mask_select"),
     *LIBRARY,
     *(f"{name}_{rounding}" for name in ("add", "sub", "mul", "div", "recip") for rounding in ("dn", "up", "tz")),
     *("pow", "atan2", "scalbn", "fmax", "fmin", "isnan", "isinf"),
