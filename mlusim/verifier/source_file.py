@@ -233,9 +233,8 @@ class SourceFile:
         return min(around, default=line)
 
     def decides(self, line: int, other: int) -> bool:
-        """Return whether another line is in a branch that a line above is not in, or both are an `if` of one line."""
-        below = any(_within(other, part) and not _within(line, part) for part in self.conditional)
-        return (line < other and below) or any(line == other == begin for begin, _ in self.ifs)
+        """Return whether an `if` that begins at a line or below it is around another line."""
+        return any(line <= begin <= other <= end for begin, end in self.ifs)
 
     def end_of_block(self, line: int, other: int) -> int:
         """Return the last line of the loop or `if` that begins at a line and is around another one, or the other."""

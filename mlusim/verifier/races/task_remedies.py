@@ -103,19 +103,24 @@ class TaskRemedies:
     def _update_in_turn(self, pair: Pair) -> bool:
         """Return whether both tasks update the bytes: they load them first, and store them as often as they load them.
 
-        What they do before and after the barriers around that does not count. Of a line that stores and loads at once,
-        such as an atomic, that is no update.
+        Or as often as an `if` below the load lets them. What they do before and after the barriers around that does not
+        count. Of a line that stores and loads at once, such as an atomic, that is no update.
         """
-        accesses, order = self.run.accesses, self.run.order
+        accesses, order, lines = self.run.accesses, self.run.order, self.run.log.lines
         meeting = np.flatnonzero(accesses.meeting(pair.rows[0]) & accesses.meeting(pair.rows[1]))
         at = order.position[accesses.record[meeting]]
+        decided, updates = set(), []
         for task, segment in zip(pair.tasks, pair.segments, strict=True):
             own = meeting[(order.task[at] == task) & (order.segment[at] == segment)]
             write, record = accesses.write[own], accesses.record[own]
             loads, stores = np.unique(record[~write]), np.unique(record[write])
-            if not len(loads) or len(loads) != len(stores) or loads[0] >= stores[0]:
+            if not len(loads) or (len(stores) and loads[0] >= stores[0]):
                 return False
-        return True
+            load = lines[order.line_of[loads[0]]]
+            updates.append((load, len(loads), len(stores)))
+            if len(stores) and source_file(load[0]).decides(load[1], lines[order.line_of[stores[0]]][1]):
+                decided.add(load)
+        return all(turns == times or (turns > times and load in decided) for load, turns, times in updates)
 
     def _part_of_others(self, pair: Pair) -> list[str]:
         """Return the remedy for a loop over rows in place, without a barrier, that accesses the row of another task.
