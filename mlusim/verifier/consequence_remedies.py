@@ -120,8 +120,14 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         part = f"correct the part of {buffer} at {where}: nothing reads what {late.operation} writes there"
         return part, *cause.remedies
     if cause.kind != "never-written":
-        instead = f" in place of {cause.fields['buffer']}" if cause.kind == "uninitialised" else ""
-        used = f"read {buffer}{instead}, or correct the destination at {late.location}: nothing reads what it writes"
+        nothing = f"nothing reads what {late.operation} writes to {buffer} at {late.location}"
+        if replaced_at := consequence.fields["replaced_at"]:
+            used = f"correct the destination at {replaced_at} or {late.location}: {nothing}"
+        elif cause.kind == "uninitialised":
+            lacks, before = cause.fields["buffer"], cause.sites[0].location
+            used = f"make {lacks} from {buffer} before {before}, or read {buffer} there: {nothing}"
+        else:
+            used = f"read {buffer}, or correct the destination at {late.location}: nothing reads what it writes"
         return used, *cause.remedies
     made = f"store {buffer} to {cause.fields['tensor']}"
     store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"

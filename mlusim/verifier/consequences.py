@@ -210,8 +210,7 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         # Outputs that nothing writes lack the same store; others may have been computed by the same line or loop.
         if not (cause.sites and wrong.sites):
             return not cause.sites and not wrong.sites
-        loops = {outermost_loop(one.sites[0]) for one in (cause, wrong)}
-        return bool({*cause.fields["through"]} & {*wrong.fields["through"]}) or (len(loops) == 1 and "" not in loops)
+        return bool({*cause.fields["through"]} & {*wrong.fields["through"]}) or _in_one_loop(cause, wrong)
     structural = [finding for finding in cause.unfolded if finding.kind in ("never-written", "written-again")]
     wrongly = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
     if len(wrongly) < len(structural):
@@ -231,6 +230,12 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
         writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
     )
+
+
+def _in_one_loop(one: Finding, other: Finding) -> bool:
+    """Return whether the first lines of two findings are in one loop, whose turns or numbers may be wrong."""
+    loop = outermost_loop(one.sites[0])
+    return bool(loop) and loop == outermost_loop(other.sites[0])
 
 
 def _unread(cause: Finding, unread: Finding) -> bool:
@@ -365,7 +370,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
     if _misleading(cause):
         return True
     if cause.kind == "written-again":
-        return cause.lines == again.lines
+        return cause.lines == again.lines or _in_one_loop(cause, again)
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
         at_once = cause.sites[0].at in again.lines
@@ -373,6 +378,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
             at_once
             or bool(exchanged(cause, again))
             or {site.at for site in cause.sites[1:]} == again.lines
+            or SourceLine(cause.sites[0].file, cause.fields["beside_line"]) in again.lines
             or lacks_load(cause, again)
         )
     if cause.kind == "race":

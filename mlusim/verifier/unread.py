@@ -17,6 +17,7 @@ from mlusim.verifier.accesses.table import COLLECT, FILLS, FILTERS, Accesses, sc
 from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import location_of
 
 # A fill may prepare for later writes; the others have another effect, or a result that they cannot omit.
 OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
@@ -62,10 +63,19 @@ def find_unread(run: Run) -> list[Finding]:
                 rule="a result that is replaced, or left, before anything reads it has no effect",
                 remedies=(f"check that the operations after it use {name}, and come after it; or remove it",),
                 times=len(np.unique(accesses.record[own])),
-                fields={"buffer": name},
+                fields={"buffer": name, "replaced_at": _replaced_at(run, int(own[0]))},
             )
         )
     return findings
+
+
+def _replaced_at(run: Run, row: int) -> str:
+    """Return the line below a write, in its file, that is the next of its task to write some of its bytes; or ""."""
+    accesses, task, (file, line, _) = run.accesses, run.order.task_of, run.source(row)
+    later = accesses.meeting(row) & accesses.write & (accesses.record > accesses.record[row])
+    later &= task[accesses.record] == run.task(row)
+    name, below, _ = run.source(int(np.argmax(later))) if later.any() else (file, line, "")
+    return location_of(file, below) if name == file and below > line else ""
 
 
 def are_read(accesses: Accesses, wanted: Flags, line: Integers | None = None) -> Integers:

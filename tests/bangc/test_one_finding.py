@@ -206,5 +206,5 @@ def test_a_load_into_another_buffer_is_one_finding_with_the_load_that_it_replace
     assert _verify(tmp_path, lines, X, X, Output(16), reference=(X * X).sum(1)).ok
     finding = _only_finding(tmp_path, lines.replace("(y, b", "(x, b"), X, X, Output(16))
     assert finding.remedies[0] == (
-        "read x in place of y, or correct the destination at kernel.mlu:6: nothing reads what it writes"
+        "correct the destination at kernel.mlu:7 or kernel.mlu:6: nothing reads what memcpy writes to x at kernel.mlu:6"
     )

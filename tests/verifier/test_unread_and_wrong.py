@@ -53,9 +53,11 @@ def test_an_uninitialised_buffer_takes_the_place_of_one_that_nothing_reads():
         await core.memcpy(out, b)
 
     finding = the_only_error(kernel, X, Output.like(X), reference=X, **ONE)
-    load = f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + 2}"
+    load, store = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 3))
     assert finding.kind == "uninitialised"
-    assert finding.remedies[0].startswith(f"read a in place of b, or correct the destination at {load}: ")
+    assert finding.remedies[0] == (
+        f"make b from a before {store}, or read a there: nothing reads what memcpy writes to a at {load}"
+    )
 
 
 async def rows_by_registers(core, x, out, fault=""):
