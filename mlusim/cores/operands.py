@@ -28,7 +28,10 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
     if not isinstance(value, bool | int | float | complex | np.generic) or isinstance(value, str | bytes):
-        raise OperandError(f"{name} with {shown(value)}: the value must be a number, not {type(value).__name__}")
+        copies = "; core.memcpy(dst, src) copies a view" if isinstance(value, View) else ""
+        raise OperandError(
+            f"{name} with {shown(value)}: the value must be a number, not {type(value).__name__}{copies}"
+        )
     try:
         with np.errstate(all="ignore"):
             if dtype.kind == "c" or not np.iscomplexobj(value):

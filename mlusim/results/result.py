@@ -80,12 +80,14 @@ class Result(RunFigures):
         # A run can be repeated only in its own process: the kernel may be a local function.
         return self.__dict__ | {"repeat": None}
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if hasattr(type(self), name):  # a property, whose own error this is
-            object.__getattribute__(self, name)
-        known = [known for known in (*vars(self), *dir(type(self))) if not known.startswith("_")]
-        near = nearest(name, known, most=2, cutoff=0.5)
-        raise AttributeError(f"a result has no {name!r}: {near}help(mlusim.Result) lists all", name=name, obj=self)
+    if not TYPE_CHECKING:  # with `__getattr__`, a type checker would accept any name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(type(self), name):  # a property, whose own error this is
+                object.__getattribute__(self, name)
+            known = [known for known in (*vars(self), *dir(type(self))) if not known.startswith("_")]
+            near = nearest(name, known, most=2, cutoff=0.5)
+            raise AttributeError(f"a result has no {name!r}: {near}help(mlusim.Result) lists all", name=name, obj=self)
 
     # `| Any` is `| None` without a test for it at each use, as typeshed has it for `re.Match.group`.
     @property

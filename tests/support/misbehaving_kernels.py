@@ -259,6 +259,11 @@ async def stores_a_text(core: Core) -> None:
     core.store(core.nram.alloc(1, "int8"), "1")  # named
 
 
+async def stores_a_view(core: Core) -> None:
+    tile = core.nram.alloc(4, "float32")
+    core.store(tile[0], tile)  # named
+
+
 async def stores_none(core: Core) -> None:
     core.store(core.nram.alloc(1, "float32"), None)  # named
 
@@ -333,6 +338,11 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (raises_without_a_text, KernelError, "the kernel raised AssertionError$"),
     (changes_the_board, KernelError, "the kernel raised FrozenInstanceError: cannot assign to field 'clock_hz'$"),
     (stores_a_text, OperandError, "store with '1': the value must be a number, not str$"),
+    (
+        stores_a_view,
+        OperandError,
+        r"store with <view .*>: the value must be a number, not View; core\.memcpy\(dst, src\) copies a view$",
+    ),
     (stores_none, OperandError, "store with None: the value must be a number, not NoneType$"),
     (stores_a_number_too_large, OperandError, r"store with 1000+\.\.\.: float32 cannot represent it$"),
     (stores_an_array_of_texts, OperandError, r"store_array of \['1'\] to .*: the elements must be real numbers$"),

@@ -24,6 +24,10 @@ async def attribute_of_an_array(core: Core) -> None:
     str(core.nram.alloc((4, 4), "int8").T)  # named
 
 
+async def shape_as_in_numpy(core: Core) -> None:
+    core.nram.alloc((4, 4), "int8").shape = (2, 8)  # type: ignore[misc]  # named
+
+
 async def misspelt_attribute(core: Core) -> None:
     str(core.nram.alloc((4, 4), "int8").shap)  # named
 
@@ -73,6 +77,11 @@ MISNAMED: list[tuple[Any, type[MlusimError], str]] = [
     (task_id_as_in_bang_c, UnknownNameError, r"core\.taskId is not .*: did you mean task_id\? docs/instructions"),
     (no_such_allocation, KernelError, r".*'Scratch' object has no attribute 'allocate': did you mean alloc\?$"),
     (attribute_of_an_array, KernelError, ".* a view has no attribute 'T': view.transpose.. swaps the axes$"),
+    (
+        shape_as_in_numpy,
+        KernelError,
+        r".* AttributeError: a view's shape is fixed: view\.reshape\(\.\.\.\), .* other views$",
+    ),
     (misspelt_attribute, KernelError, r".* a view has no attribute 'shap': did you mean shape\?$"),
     (arithmetic_of_an_array, KernelError, ".* a view has no attribute 'mean': compute with instructions, such as"),
     (instruction_as_a_method, KernelError, r".* a view has no attribute 'sum': it is an instruction .*, `core\.sum\("),

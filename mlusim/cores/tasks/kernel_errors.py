@@ -172,7 +172,9 @@ def _wrong_call(owner: str, name: str, complaint: str) -> str:
 
 def _raised(error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, AttributeError) and isinstance(error.obj, View):
+    if isinstance(error, AttributeError) and (fixed := re.search(r"'(\w+)' of 'View' object", text)):
+        text = f"a view's {fixed[1]} is fixed: view.reshape(...), view.view(dtype) and slices return other views"
+    elif isinstance(error, AttributeError) and isinstance(error.obj, View):
         from mlusim.cores.core import Core
 
         text = missing_attribute(error.obj, str(error.name), is_instruction=hasattr(Core, str(error.name)))
