@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from mlusim.bangc.execution.file_variables import function_symbols
 from mlusim.bangc.execution.image import Image, Room, Runtime, load_runtime
 from mlusim.bangc.execution.runtime_layout import KINDS, SRAM
 from mlusim.cores.core import Kernel
-from mlusim.errors import InputError, nearest
+from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.inputs import as_file, as_paths, as_text, as_texts
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mlusim.cores.machine.chip import Chip
 
 STANDARD = "gnu++17"
+_MAIN = re.compile(r"\bmain\s*\(")
 _OLDER = re.compile(r"(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)$")
 # Names of unknown functions in one message.
 _SHOWN = 5
@@ -97,6 +99,8 @@ class Module:
         self._free: list[Cluster] = []
         self.variables = DeviceVariables(path.name, on.vector_alignment_bytes)
         self._points: dict[str, EntryPoint] | None = None
+        self._host: Module | None = None
+        self._syntax_only = syntax_only
         program = translate((path, *sources), on, options, instantiate, syntax_only=syntax_only)
         self._texts = program.texts
         self.calls = program.calls
@@ -111,7 +115,25 @@ class Module:
     @property
     def has_main(self) -> bool:
         """Whether it is a program."""
-        return any(text.has_main for text in self._texts)
+        if any(text.has_main for text in self._texts):
+            return True
+        # Under `#ifndef __BANG_ARCH__`, only the host has it.
+        files = () if self.options.for_host else (self.path, *self.sources)
+        named = any(_MAIN.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
+        return named and self.host.has_main
+
+    @property
+    def host(self) -> Module:
+        """The file compiled for the host, without `__BANG_ARCH__`: itself if the code is the same."""
+        if self._host is None:
+            options = replace(self.options, for_host=True)
+            try:
+                checked = self._syntax_only
+                made = Module(self.path, self.board, options=options, sources=self.sources, syntax_only=checked)
+            except CompileError as error:
+                raise CompileError(f"in host code, where __BANG_ARCH__ is not defined, {error}") from None
+            self._host = self if not checked and made.binary == self.binary else made
+        return self._host
 
     @property
     def entries(self) -> list[str]:

@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Compilation options: header folders, macros, the standard, the compiler."""
+    """Compilation options: header folders, macros, the standard, the compiler; for the board, or for its host."""
 
     include: tuple[str, ...]
     define: tuple[str, ...]
     std: str
     compiler: toolchain.Compiler
+    for_host: bool = False
 
 
 def preprocess(path: Path, on: Board, options: Options) -> str:
     """Return the text of a file with headers and macros expanded. Raises `CompileError` at the user's line."""
     compiler = options.compiler
-    command = [*compiler.command, f"-std={options.std}", *headers.board_defines(on)]
+    command = [*compiler.command, f"-std={options.std}", *headers.board_defines(on, for_host=options.for_host)]
     # Macros of the C library's headers come before them, others after this package's, which use ordinary names.
     early = [macro for macro in options.define if macro.startswith("_") or macro.partition("=")[0] == "NDEBUG"]
     command += [f"-D{macro}" for macro in early]

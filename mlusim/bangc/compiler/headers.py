@@ -96,14 +96,14 @@ def macro_header(macros: tuple[str, ...]) -> Path:
     return target
 
 
-def board_defines(board: Board) -> list[str]:
-    """Return the macros that the vendor's compiler defines for a board."""
+def board_defines(board: Board, *, for_host: bool = False) -> list[str]:
+    """Return the macros that the vendor's compiler defines for a board; for its host, all but that of its arch."""
     kib = 1024
     return [
         "-D__BANG__=1",
         "-D__mlu__=1",
         "-D__MLU__=1",
-        f"-D__BANG_ARCH__={board.arch}",
+        *([] if for_host else [f"-D__BANG_ARCH__={board.arch}"]),
         f"-D__MLU_NRAM_SIZE__={board.nram_bytes // kib}",
         f"-D__MLU_WRAM_SIZE__={board.wram_bytes // kib}",
         f"-D__MLU_SRAM_SIZE__={board.sram_bytes // kib}",

@@ -8,6 +8,7 @@ from mlusim.bangc.compiler.undeclared_names import OWN
 
 _OPENING, _CLOSING = "([{", ")]}"
 _JOINTS = ("::", ".", "->")
+_ACCESS = ("public", "protected", "private")
 # Words that precede a statement, or the condition of one.
 _KEYWORDS = ("return", "else", "do", "if", "constexpr", "while", "for", "switch")
 
@@ -41,6 +42,24 @@ def rewrite_launch(source: Source, position: int, entries: list[Entry], with_def
     source.insert(start, head)
     source.replace(position, position, middle)
     source.replace(close, close + 2, ")")
+
+
+def keep_function(source: Source, body: int) -> None:
+    """Keep the code of a function that launches, even if only the host's side calls it.
+
+    Else the binary of the board would lack the instances of templates that the function launches.
+    """
+    tokens = source.tokens
+    start = source.start_of_statement(body)
+    if start + 1 < body and tokens[start].text in _ACCESS and tokens[start + 1].text == ":":
+        start += 2
+    head = _until_parameters([token.text for token in tokens[start:body]])
+    if head and "=" not in head and tokens[start].kind == "word" and head[0] not in ("template", "extern"):
+        source.insert(start, "__attribute__((used)) ")
+
+
+def _until_parameters(words: list[str]) -> list[str]:
+    return words[: words.index("(")] if "(" in words else []
 
 
 def _start_of_callee(source: Source, position: int) -> int:

@@ -23,9 +23,9 @@ from mlusim.bangc.compiler.entries import (
 )
 from mlusim.bangc.compiler.headers import DECLARATIONS, header_words
 from mlusim.bangc.compiler.host_functions import host_functions_called
-from mlusim.bangc.compiler.launches import rewrite_launch
+from mlusim.bangc.compiler.launches import keep_function, rewrite_launch
 from mlusim.bangc.compiler.memory_arrays import SPACES, MemoryArrays
-from mlusim.bangc.compiler.source import CLASS, LINKAGE, NAMESPACE, Source, Token, joined, source_of
+from mlusim.bangc.compiler.source import CLASS, CODE, LINKAGE, NAMESPACE, Source, Token, joined, source_of
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
 
@@ -106,6 +106,8 @@ class _Rewriter:
         # Entries of which a parameter has a default value, and the kinds and names of the enclosing scopes.
         self._with_defaults: set[str] = set()
         self._scopes: list[tuple[str, str]] = []
+        # The brace of the function that contains the current token, until its first launch.
+        self._body = 0
 
     def run(self) -> None:
         """Rewrite the whole file."""
@@ -120,7 +122,12 @@ class _Rewriter:
             return self._word(position, token)
         if token.kind == "launch":
             rewrite_launch(self._source, position, self.entries, self._with_defaults)
+            if self._body:
+                keep_function(self._source, self._body)
+                self._body = 0
         elif token.kind == "other" and token.text == "{":
+            if all(kind != CODE for kind, _ in self._scopes):
+                self._body = position
             self._scopes.append(self._source.scope(position))
         elif token.kind == "other" and token.text == "}" and self._scopes:
             self._scopes.pop()

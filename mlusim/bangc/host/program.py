@@ -17,6 +17,7 @@ from mlusim.bangc.calls.host_calls import ADDRESSES, OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.undeclared_names import constant_text
 from mlusim.bangc.execution import faults
+from mlusim.bangc.execution.file_variables import function_symbols
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.kernel import execute, gdram_map
 from mlusim.bangc.execution.lines import entry_function
@@ -53,19 +54,21 @@ class Program:
     """One run of a file's `main`.
 
     Attributes:
+        module: the file as compiled for the host.
         device: the board that it used; its log contains everything that ran.
         status: return value of `main`.
     """
 
     def __init__(self, module: Module, device: Device, arguments: tuple[str, ...] = ()) -> None:
-        self.module = module
+        self.module = module.host
         self.device = device
+        self._of_board = module
         self.status = 0
         self._words = [text.encode() for text in (module.path.stem, *arguments)]
         self._cnrt = Cnrt(device, module.runtime.block)
         self._names = [intrinsic.name for intrinsic in intrinsics()]
         rooms: list[Room | None] = [Room(module.board.vector_alignment_bytes) for _ in KINDS]
-        self._image = Image(module.runtime, module.binary, rooms, module.variables.room, host=True)
+        self._image = Image(module.runtime, self.module.binary, rooms, module.variables.room, host=True)
 
     def run(self) -> int:
         """Run `main`; returns its status. Raises the errors of kernels, and an error for a fault of the program."""
@@ -222,18 +225,19 @@ class Program:
         file: int,
         line: int,
     ) -> int:
-        module, base = self.module, self._image.base
+        module, base = self._of_board, self._image.base
         blob = ctypes.string_at(content, size)
         called = self._kernel_name(text_at(name), function)
         word = _plain(called)
-        if function and not module.is_kernel(function - base):
+        if function and not self.module.is_kernel(function - base):
             raise InputError(f"{called}<<<...>>>: {word} is no kernel: declare it with __mlu_entry__")
+        offset = self._on_board(called, function - base) if function else 0
+        caller = self._on_board(called, body - base)
 
         async def task(core: Core) -> None:
             image, gdram = module.image(core), gdram_map(core.issuer.chip)
             gdram.freed = self._cnrt.freed
-            offset = function - base if function else 0
-            await execute(core, module, word, image, gdram, offset, body - base, blob)
+            await execute(core, module, word, image, gdram, offset, caller, blob)
 
         kernel = entry_function(file_at(file), line, word, task)
         kernel.__name__ = kernel.__qualname__ = called
@@ -246,6 +250,19 @@ class Program:
         self._cnrt.queued.setdefault(queue, []).append(made)
         self._cnrt.waits.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
         return 0
+
+    def _on_board(self, called: str, address: int) -> int:
+        """Return the address in the board's binary of a function of the host's. Raises `InputError` for none."""
+        if self.module is self._of_board:
+            return address
+        symbol = function_symbols(self.module.binary).get(address)
+        for other, name in function_symbols(self._of_board.binary).items():
+            if name == symbol:
+                return other
+        raise InputError(
+            f"{called}<<<...>>>: only host code instantiates or defines it, so the board has no code for it: move the "
+            "launch, or the kernel, out of `#ifndef __BANG_ARCH__`"
+        )
 
     def _kernel_name(self, called: str, function: int) -> str:
         """Return the name of what a launch calls; of a pointer, the name of the entry that it points to."""
