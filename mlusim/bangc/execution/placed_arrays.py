@@ -172,6 +172,9 @@ class PlacedArrays:
         alignment = int(room.arena.alignment)
         offset = max((-(-(other.address + other.nbytes) // alignment) * alignment for other in others), default=0)
         declared = os.fsdecode(array.file), int(array.line), name
+        if kind in self._absent and start + size > ARENA_BYTES:
+            # An error on the cores that have the memory.
+            return memory.place(offset, 1, name, _NO_RECORD, None)
         if offset + size > memory.total_bytes or start + size > ARENA_BYTES:
             raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
         if kind == SRAM and not self._core.cluster_dim and _is_in_use(memory, offset, size):

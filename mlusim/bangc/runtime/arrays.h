@@ -89,10 +89,10 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
     if (arena->count == ARRAYS) mlusim_leave(TOO_MANY, name, file, line);
     arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial, owner};
-    arena->used = offset + size;
+    // An array that does not fit takes no room: its first use is an error.
+    arena->used = offset + (offset + size > ARENA_MASK ? 0 : size);
     if (task()) back(current, PLACED);
-    // Arrays that are too large are never used.
-    void *place = (char *)arena->base + (arena->used > ARENA_MASK ? 0 : offset);
+    void *place = (char *)arena->base + (offset > ARENA_MASK ? 0 : offset);
     for (Word k = 0; !task() && k < loading->declared_count; ++k) {
         auto &declared = loading->declared[k];
         if (declared.kind == space && !strcmp(declared.name, name)) *declared.reference = place;

@@ -205,10 +205,15 @@ def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
 
 
 def _spread(result: Array, source: Array, share: Callable[[int], Array], attributes: Mapping[str, Any]) -> None:
-    """Add (or, for COVER, write) a share of every source element to each position of its window."""
+    """Add (or, for COVER, write) a share of every source element to each position of its window.
+
+    Windows are written one after another, by rows, so a later one covers an earlier one: at a pixel that several
+    windows share, it has the smaller position.
+    """
     gradient = np.zeros(result.shape, _wide(result).dtype)
     cover = attributes.get("overlap", "ACC") == "COVER"
-    for position, target in enumerate(_windows(attributes).elements(gradient, *source.shape[:2])):
+    positions = list(enumerate(_windows(attributes).elements(gradient, *source.shape[:2])))
+    for position, target in reversed(positions) if cover else positions:
         part = share(position)
         if cover:
             np.copyto(target, part)
@@ -240,7 +245,7 @@ def _unpool(result: Array, source: Array, *, index: int, **attributes: Any) -> N
     """Write each source element to position `index` of its window, zeros elsewhere; other elements are unchanged."""
     values = source.copy()
     for position, target in enumerate(_windows(attributes).elements(result, *values.shape[:2])):
-        np.copyto(target, values if position == index else values * 0)
+        np.copyto(target, values if position == index else 0)
 
 
 _SHAPES = "dst[(height-kernel_height)//{down}+1,(width-kernel_width)//{across}+1,channel] src[height,width,channel]"

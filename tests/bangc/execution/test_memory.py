@@ -63,6 +63,24 @@ def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path)
         device.synchronize()
 
 
+@pytest.mark.parametrize("sources", [(), ("other.mlu",)])
+def test_arrays_larger_than_any_memory_are_an_error_of_a_core_that_has_one(
+    tmp_path: Path, sources: tuple[str, ...]
+) -> None:
+    file, other = tmp_path / "huge.mlu", tmp_path / "other.mlu"
+    file.write_text(
+        "__nram__ char first[1 << 29], second[64];\n"
+        "__mlu_entry__ void kernel(char *out) { __memcpy(second, out, 8, GDRAM2NRAM); first[5] = 1; }\n"
+    )
+    other.write_text("int unused;\n")
+    device = Device("mlu370-x4")
+    module = bangc.compile(file, sources=[tmp_path / name for name in sources])
+    device.launch(module["kernel"], device.upload(np.zeros(8, np.int8)), dim=4, kind="UNION1")
+    expected = r"task 0 .*huge\.mlu:1, .*NRAM arrays of huge\.mlu take 536 87\d \d\d\d B .*first 536 870 912.*786 432 B"
+    with pytest.raises(AllocationError, match=expected):
+        device.synchronize()
+
+
 def test_fresh_arrays_are_not_zero_and_reading_them_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "fresh.mlu"
     file.write_text(

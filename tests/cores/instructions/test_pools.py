@@ -116,6 +116,23 @@ def test_pools_backward(overlap: str) -> None:
         np.testing.assert_array_equal(accumulated, covered)
 
 
+def test_a_later_window_covers_an_earlier_one() -> None:
+    gradient = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
+    expected = np.zeros((5, 3, 2), np.float32)
+    for i, j in np.ndindex(3, 2):
+        expected[i : i + 3, j : j + 2] = gradient[i, j] / 6
+    window = {"kernel_height": 3, "kernel_width": 2, "stride_height": 1, "stride_width": 1}
+    got = run("avgpool_bp", np.ones_like(expected), gradient, overlap="COVER", **window)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_unpool_writes_positive_zeros() -> None:
+    source = np.array([[[-5.0, np.inf, np.nan]]], np.float32)
+    got = run("unpool", np.full((1, 2, 3), 9, np.float32), source, kernel_height=1, kernel_width=2, index=1)
+    np.testing.assert_array_equal(got[0, 1], source[0, 0])
+    assert got[0, 0].tobytes() == bytes(12)
+
+
 def test_unpool() -> None:
     small = np.array([[[5.0], [6.0]]], np.float32)
     got = run("unpool", np.full((3, 7, 1), 9, np.float32), small, kernel_height=3, kernel_width=2, stride_width=3,
