@@ -269,6 +269,11 @@ def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSigna
                 f"{name}: argument {position + 1}, {argument.name}, is a number, and a pointer was passed; the "
                 f"arguments are ({', '.join(names)})"
             )
+        if argument.shape and not argument.number and code < POINTER and kind_of(code) in (FLOAT, BFLOAT):
+            raise OperandError(
+                f"{name}: argument {position + 1}, {argument.name}, is a pointer, and a number was passed; the "
+                f"arguments are ({', '.join(names)})"
+            )
     return fitting[0]
 
 

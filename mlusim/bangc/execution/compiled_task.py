@@ -200,7 +200,7 @@ class CompiledTask:
             )
         near = self.gdram.nearest(address)
         return f"address {address:#x} is in no memory of this core: " + (
-            f"{near}, if it is not an address of the host"
+            f"{near}, if it is not an address of the host; check the index, and the arguments of the launch"
             if near
             else "it is neither a tensor of the device nor an array with a memory space (__nram__, __wram__, "
             "__mlu_shared__, __ldram__); instructions take no memory of the host: copy to an array first, and pass "

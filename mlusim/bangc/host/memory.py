@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from mlusim.bangc.host.spans import Region
 from mlusim.cores.compute.convert import ROUND
 from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AllocationError, InputError
-from mlusim.units import group_digits
+from mlusim.units import group_digits, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from mlusim.host.device import Device
     from mlusim.memory.view import View
 
+# Alignment of memory of the host, that of a vector register.
+_HOST_ALIGNMENT = 64
 _DIRECTIONS = ("HostToDev", "DevToHost", "DevToDev", "HostToHost", "PeerToPeer", "NoDirection")
 # `cnrtDataType_V2_t`, as in `cnrt.h`.
 _DTYPES: dict[int, Any] = {
@@ -70,7 +73,8 @@ class ProgramMemory:
         self.last_error = 0
         self.freed: dict[tuple[int, int], str] = {}
         self._memory: dict[int, View] = {}
-        self._host: dict[int, Any] = {}
+        # Memory of cnrtHostMalloc by address: what keeps it, and its size.
+        self._host: dict[int, tuple[Any, int]] = {}
         self._count = 0
 
     def failed(self, name: str) -> int:
@@ -147,9 +151,9 @@ class ProgramMemory:
                 )
 
     def cnrtHostMalloc(self, target: int, size: int, *_: Any) -> int:
-        memory = ctypes.create_string_buffer(max(size, 1))
-        self._host[ctypes.addressof(memory)] = memory
-        self.write(target, "<Q", ctypes.addressof(memory))
+        address, memory = _guarded(size)
+        self._host[address] = memory, size
+        self.write(target, "<Q", address)
         return 0
 
     def cnrtFreeHost(self, address: int) -> int:
@@ -158,6 +162,10 @@ class ProgramMemory:
                 f"cnrtFreeHost of {address:#x}: cnrtHostMalloc did not return this address, or it was freed"
             )
         return 0
+
+    def _locked(self, address: int) -> int | None:
+        """Return the beginning of the memory of cnrtHostMalloc that contains an address; None for none."""
+        return next((base for base, (_, size) in self._host.items() if base <= address < base + size), None)
 
     def _side(self, address: int, size: int, call: str) -> View | None:
         """Return the device memory at an address; None for host memory. Raises `InputError` beyond its end."""
@@ -174,14 +182,14 @@ class ProgramMemory:
         if offset + size > view.nbytes:
             raise InputError(
                 f"{call} of {group_digits(size)} B at byte {group_digits(offset)} of {view.allocation.name}, which has "
-                f"{group_digits(view.nbytes)} B"
+                f"{group_digits(view.nbytes)} B: copy less, or allocate more; sizes are in bytes"
             )
         return view
 
     def _check_host_block(self, address: int, size: int, call: str) -> None:
         """Raise `InputError` for bytes beyond the end of host memory: an allocated block, or a variable."""
-        own = next((base for base, memory in self._host.items() if base <= address < base + len(memory)), None)
-        block = self._block(address) if own is None else (own, len(self._host[own]))
+        own = self._locked(address)
+        block = self._block(address) if own is None else (own, self._host[own][1])
         for base, room in [*([] if block is None else [block]), *self.rooms]:
             if base <= address <= base + room < address + size:
                 raise InputError(
@@ -268,7 +276,7 @@ class ProgramMemory:
     def cnrtPointerGetAttributes(self, target: int, address: int) -> int:
         """Return the memory of an address: `cnrtPointerAttributes_t`."""
         on_device = self.at(address) is not None
-        locked = any(base <= address < base + len(memory) for base, memory in self._host.items())
+        locked = self._locked(address) is not None
         kind = 2 if on_device else 3 if locked else 1
         self.write(target, "<3i4xQQ", kind, 0, 0, 0 if on_device else address, address if on_device else 0)
         return 0
@@ -331,3 +339,15 @@ class ProgramMemory:
         number = half if isinstance(half, float) else float(np.array(half & 0xFFFF, np.uint16).view(np.float16))
         self.write(target, "<f", number)
         return 0
+
+
+def _guarded(size: int) -> tuple[int, Any]:
+    """Return the address of new memory, and what keeps it.
+
+    A page that must not be touched begins at most 63 B behind its end, so a program that writes beyond it stops there.
+    """
+    room = round_up(max(size, 1), mmap.PAGESIZE)
+    memory = ctypes.c_char.from_buffer(mmap.mmap(-1, room + mmap.PAGESIZE))
+    end = ctypes.addressof(memory) + room
+    ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0)
+    return end - round_up(size, _HOST_ALIGNMENT), memory

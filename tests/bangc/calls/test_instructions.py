@@ -133,6 +133,10 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
             "__bang_add: argument 3, src1, is a vector, and a number was passed; call __bang_add_sc",
         ),
         (
+            "__bang_add_scalar(a, 1.0f, a, 64)",
+            r"__bang_add_scalar: argument 2, src0, is a pointer, and a number was passed; .* \(dst, src0, src1, n\)",
+        ),
+        (
             "__bang_minimum(a, b, 1.0f, 64)",
             "__bang_minimum: argument 3, src1, is a vector, and a number was passed; fill an arr",
         ),
