@@ -187,7 +187,10 @@ class CompiledTask:
             return f"address {address:#x} is a null pointer or near it: no tensor was passed for this argument"
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
-                return f"address {address:#x} is in no memory of this core: {name} was there until cnrtFree"
+                return (
+                    f"address {address:#x} is in no memory of this core: {name} was there until cnrtFree; free it "
+                    "after the launch"
+                )
         if self.on_stack(address):
             return (
                 f"address {address:#x} is that of a local variable of the task: instructions take arrays with a memory "

@@ -278,7 +278,7 @@ def _plain(name: str) -> str:
 def _host_address(address: int) -> str:
     if address < NULL_BYTES:
         return f"main uses address {address:#x}, a null pointer or near it"
-    return f"main uses address {address:#x}, which is not memory of the program's"
+    return f"main uses address {address:#x}, which is not memory of the program's; check the pointer and the index"
 
 
 def run_program(module: Module, device: Device, arguments: tuple[str, ...] = ()) -> int:

@@ -75,7 +75,7 @@ def _line(part: str) -> int:
             "cnrtMemcpy of 4 B at byte 16 of host memory, which has 16 B: copy less, or alloc",
         ),
         ("pinned", '"pinned"', "cnrtMemcpy of 16 B at byte 4 of host memory, which has 16 B: copy less, or"),
-        ("behind", '// "behind"', "segmentation fault: main uses address .* which is not memory of the program's"),
+        ("behind", '// "behind"', "segmentation fault: main uses address .* not memory of the program's; check the"),
         ("grid", '"grid"', r"nothing: dim\.x = 3 for UNION1"),
         ("thread", '"thread"', "main calls the board's runtime from a thread of its own"),
     ],
