@@ -96,6 +96,7 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
         ),
         (lambda: mlusim.verifier.checked("no").__enter__(), r"^on='no': choose True or False$"),
         (lambda: mlusim.verify(copy, X, mlusim.Output.like(X)).text(hints="no"), r"^hints='no': choose True or False$"),
+        (lambda: [*validate(["copy"], workers="")], r"^workers='': pass an integer of at least 0$"),
         (lambda: [*validate(["copy", "nope"])], r"^no measurement begins with 'nope'; choose one of copy-8\.4MB, "),
         (lambda: measure(LOG, BOARD, theory_ops=1.5), r"^theory_ops=1\.5: pass an integer of at least 0$"),
         (

@@ -16,7 +16,7 @@ from mlusim.errors import InputError, choose_one, shown
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
-from mlusim.inputs import as_texts, check_flags
+from mlusim.inputs import as_count, as_texts, check_flags
 from mlusim.processes import interrupts_later, without_interrupts, worker_pool
 from mlusim.validation.measurements import BOUND, READ_OFF, Measurement, measurements
 
@@ -77,6 +77,8 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
     rows = chosen(only)
     if workers is None:
         workers = cpu_count() if len(rows) > _MAX_IN_PROCESS else 1
+    else:
+        workers = as_count("workers", workers, least=0)
     if min(workers, len(rows)) < 2:
         yield from (_outcome(row, causes=causes) for row in rows)
         return
