@@ -102,7 +102,7 @@ class Piece:
         if not self._write_source(source, target):
             return False
         for rows, values in self.updates:
-            element_loops.scatter_rows(target, rows, values)
+            element_loops.scatter_rows(target, rows, values, None)
         return True
 
     def _write_source(self, source: Array, target: Array) -> bool:

@@ -14,18 +14,27 @@ from mlusim.arrays import Array, Integers
 from mlusim.units import ceil_div
 
 
-def scatter_rows(to: Array, rows: Integers, values: Array) -> None:
-    """to[rows[i]] = values[i], in order: of repeated rows the last value remains.
+def scatter_rows(to: Array, rows: Integers, origin: Array, origin_rows: Integers | None) -> None:
+    """to[rows[i]] = origin[origin_rows[i]], in order: of repeated rows the last one stored remains.
 
     Args:
-        to: contiguous; a row has as many bytes as one of `values`.
+        to: contiguous; a row has as many bytes as one of `origin`.
         rows: int32 or int64, contiguous, 0 or more and below the number of rows of `to`.
-        values: contiguous, one row for each of `rows`; shares no bytes with `to`.
+        origin: contiguous; shares no bytes with `to`.
+        origin_rows: as `rows`, of `origin`, one for each of `rows`; None for 0, 1, 2, ...
 
-    Raises IndexError for a row outside `to`, possibly after earlier rows are stored.
+    Raises IndexError for a row outside `to` or `origin`, possibly after earlier rows are stored.
     """
-    # NumPy indexes by int64, and converts others more slowly than `astype` does. It assigns in order; tests check it.
-    to.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[rows.astype(np.int64, copy=False)] = values
+    values = origin[: len(rows)] if origin_rows is None else origin[_indices(origin_rows)]
+    if len(values) < len(rows):
+        raise IndexError(f"the row at index {len(values)} is outside the {len(values)} rows of the origin")
+    # NumPy assigns in order; tests check it.
+    to.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[_indices(rows)] = values
+
+
+def _indices(rows: Integers) -> Integers:
+    """Return row numbers of the type by which NumPy indexes; it converts others more slowly than `astype` does."""
+    return rows.astype(np.int64, copy=False)
 
 
 def rows_of_lookups(

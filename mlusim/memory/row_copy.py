@@ -46,12 +46,12 @@ class RowCopy:
         """Copy the rows."""
         to = self.dst.raw()
         if self.dst_rows is not None:
-            numbers, values = self.dst_rows, self.rows()
-            if to.flags.c_contiguous and values.flags.c_contiguous and numbers.flags.c_contiguous:
-                element_loops.scatter_rows(to, numbers, values)
+            origin, numbers = self.src.raw(), self.dst_rows
+            if all(array is None or array.flags.c_contiguous for array in (to, numbers, origin, self.src_rows)):
+                element_loops.scatter_rows(to, numbers, origin, self.src_rows)
             else:
                 # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
-                to[_indices(numbers)] = values
+                to[_indices(numbers)] = self.rows()
             return
         origin, rows, target = self.src.raw(), _indices(self.src_rows), to[: self.count]
         if rows is None:

@@ -54,22 +54,37 @@ def random_values(rng, count, dtype, row=()):
 
 
 @pytest.mark.parametrize("loops", LOOPS)
-@given(VALUES, st.sampled_from(["i4", "i8"]), st.sampled_from([(), (3,)]), st.lists(st.integers(0, 6)), st.integers(0))
-def test_of_values_for_one_row_the_last_remains(loops, dtype, row_type, row, rows, seed):
+@pytest.mark.parametrize("room", [7, 1 << 18])
+@given(
+    VALUES,
+    st.sampled_from([(), (3,)]),
+    st.sampled_from(["i4", "i8"]),
+    st.sampled_from([None, "i4", "i8"]),
+    st.integers(0, 90),
+    st.integers(0),
+)
+def test_of_values_for_one_row_the_last_remains(loops, room, dtype, row, row_type, origin_type, count, seed):
     rng = np.random.default_rng(seed)
-    to, values = random_values(rng, 7, dtype, row), random_values(rng, len(rows), dtype, row)
-    expected = to.tolist()
-    for number, value in zip(rows, values.tolist(), strict=True):
-        expected[number] = value
-    loops.scatter_rows(to, np.array(rows, row_type), values)
-    assert to.tolist() == expected
+    to, origin = random_values(rng, room, dtype, row), random_values(rng, 90, dtype, row)
+    rows = rng.integers(max(room - 7, 0), room, count)
+    origin_rows = None if origin_type is None else rng.integers(0, 90, count).astype(origin_type)
+    expected = to.copy()
+    for number, of_origin in zip(rows.tolist(), range(count) if origin_rows is None else origin_rows, strict=True):
+        expected[number] = origin[of_origin]
+    loops.scatter_rows(to, rows.astype(row_type), origin, origin_rows)
+    assert to.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("loops", LOOPS)
 @pytest.mark.parametrize("row", [7, 1 << 31, -8])
 def test_a_row_outside_is_an_error(loops, row):
+    to, values, rows = np.zeros(7, np.float32), np.ones(7, np.float32), np.array([0, row])
     with pytest.raises(IndexError, match="index"):
-        loops.scatter_rows(np.zeros(7, np.float32), np.array([0, row]), np.ones(2, np.float32))
+        loops.scatter_rows(to, rows, values, None)
+    with pytest.raises(IndexError, match="index"):
+        loops.scatter_rows(to, np.zeros(2, np.int32), values, rows)
+    with pytest.raises(IndexError, match="index"):
+        loops.scatter_rows(to, np.zeros(8, np.int32), values, None)
 
 
 @st.composite
@@ -237,10 +252,13 @@ def test_numbers_at_the_bounds_of_bins_are_divided_exactly(loops, size):
 def test_in_c_arrays_that_do_not_fit_are_an_error():
     integers, values = np.zeros(4, np.int64), np.zeros(4, np.float32)
     with pytest.raises(ValueError, match="not C-contiguous"):
-        IN_C.scatter_rows(np.zeros((4, 2), np.float32)[:, 0], integers, values)
-    with pytest.raises(TypeError, match="takes rows of 4 or 8 bytes, not 2"):
-        IN_C.scatter_rows(values.copy(), integers.astype(np.int16), values)
-    with pytest.raises(TypeError, match="takes 3 arguments, not 2"):
+        IN_C.scatter_rows(np.zeros((4, 2), np.float32)[:, 0], integers, values, None)
+    for rows, origin_rows in ((integers.astype(np.int16), None), (integers, integers.astype(np.int16))):
+        with pytest.raises(TypeError, match="takes row numbers of 4 or 8 bytes"):
+            IN_C.scatter_rows(values.copy(), rows, values, origin_rows)
+    with pytest.raises(TypeError, match="one row of the origin for each row"):
+        IN_C.scatter_rows(values.copy(), integers, values, integers[:3])
+    with pytest.raises(TypeError, match="takes 4 arguments, not 2"):
         IN_C.scatter_rows(values, integers)
     with pytest.raises(TypeError, match="one length for each begin"):
         IN_C.copy_runs(values, values.copy(), integers, integers[:2])
