@@ -62,7 +62,8 @@ def find_unread(run: Run) -> list[Finding]:
                 sites=(site,),
                 rule="a result that is replaced, or left, before anything reads it has no effect",
                 remedies=(f"check that the operations after it use {name}, and come after it; or remove it",),
-                times=len(np.unique(accesses.record[own])),
+                # Accesses are in log order.
+                times=1 + int(np.count_nonzero(np.diff(accesses.record[own]))),
                 fields={"buffer": name, "replaced_at": _replaced_at(run, int(own[0]))},
             )
         )
@@ -88,16 +89,15 @@ def are_read(accesses: Accesses, wanted: Flags, line: Integers | None = None) ->
     """
     # Operations read before they write, so a read of the same operation comes first.
     time = joint(accesses.record, accesses.write, 2)
-    buffer = joint(accesses.record, accesses.alloc, int(accesses.alloc.max(initial=0)) + 1)
-    updates = ~accesses.write & np.isin(buffer, buffer[accesses.write])
+    latest = int(time.max(initial=0)) + 1
+    key = joint(accesses.alloc, time, latest + 1)
+    by_key = np.argsort(key, kind="stable")
+    updates = _updates(accesses, by_key)
     following = _next_of_same_bytes(accesses, time, np.flatnonzero(~updates))
     writes = np.flatnonzero(wanted & accesses.write)
     next_of = following[writes]
-    # By allocation, then in time.
-    latest = int(time.max(initial=0)) + 1
-    key = joint(accesses.alloc, time, latest + 1)
     until = np.where(next_of == NONE, joint(accesses.alloc[writes], latest, latest + 1), key[next_of] + 1)
-    reads = np.flatnonzero(~accesses.write)
+    reads = by_key[~accesses.write[by_key]]
     pairs = _between(reads, key, key[writes], until)
     if pairs is None:
         return writes
@@ -111,14 +111,26 @@ def are_read(accesses: Accesses, wanted: Flags, line: Integers | None = None) ->
     first_read[number[meet][::-1]] = key[read[meet]][::-1]
     found: Integers = writes[first_read != NONE]
     first_read = first_read[first_read != NONE]
-    replacing = np.flatnonzero(accesses.write & accesses.single_run[accesses.geometry])
+    replacing = by_key[(accesses.write & accesses.single_run[accesses.geometry])[by_key]]
     pairs = _between(replacing, key, key[found] + 1, first_read)
     if pairs is None:
         return found
     number, other = pairs
     write = found[number]
     within = (accesses.low[other] <= accesses.low[write]) & (accesses.high[write] <= accesses.high[other])
-    return np.delete(found, np.unique(number[within]))
+    remains = np.ones(len(found), bool)
+    remains[number[within]] = False
+    return found[remains]
+
+
+def _updates(accesses: Accesses, by_key: Integers) -> Flags:
+    """By access, whether it reads a buffer that its operation writes; `by_key`: rows by allocation, then in time."""
+    alloc, record, write = (column[by_key] for column in (accesses.alloc, accesses.record, accesses.write))
+    # Of the accesses of an operation to a buffer, its writes come last.
+    last = np.flatnonzero(np.append((alloc[1:] != alloc[:-1]) | (record[1:] != record[:-1]), len(alloc) > 0))
+    updates = np.empty(len(alloc), bool)
+    updates[by_key] = ~write & np.repeat(write[last], np.diff(last, prepend=-1))
+    return updates
 
 
 def _next_of_same_bytes(accesses: Accesses, time: Integers, rows: Integers) -> Integers:
@@ -137,8 +149,7 @@ def _next_of_same_bytes(accesses: Accesses, time: Integers, rows: Integers) -> I
 
 
 def _between(rows: Integers, key: Integers, begin: Integers, end: Integers) -> Pairs | None:
-    """Return all pairs (i, row) with begin[i] <= key[row] < end[i], in the order of keys; None if they are too many."""
-    rows = rows[np.argsort(key[rows], kind="stable")]
+    """Return all pairs (i, row) with begin[i] <= key[row] < end[i]; None if they are too many. `rows` ascend by key."""
     first, last = (np.searchsorted(key[rows], bound) for bound in (begin, end))
     if int(np.maximum(last - first, 0).sum()) > _MOST_PAIRS:
         return None

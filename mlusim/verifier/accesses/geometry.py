@@ -307,9 +307,12 @@ def group_rows(*columns: Array) -> tuple[Integers, Integers, Integers]:
         # A table by number needs no sorting; the first row of each number is assigned last.
         row_of = np.full(int(packed.max()) + 1, NONE)
         row_of[packed[::-1]] = np.arange(len(packed) - 1, -1, -1)
-        present = row_of != NONE
-        numbers = (np.cumsum(present) - 1)[packed]
-        return row_of[present], numbers, np.bincount(numbers)
+        present = np.flatnonzero(row_of != NONE)
+        first = row_of[present]
+        group_of = row_of
+        group_of[present] = np.arange(len(present))
+        numbers = group_of[packed]
+        return first, numbers, np.bincount(numbers)
     order = np.lexsort(columns)
     new = np.zeros(len(order), bool)
     new[:1] = True
