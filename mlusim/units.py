@@ -60,6 +60,13 @@ def signed(value: float, decimals: int) -> str:
     return text if float(text) else text[1:]
 
 
+def percent(share: float | None) -> str:
+    """Format a fraction as a percentage: `51.3 %`; small positive values are `< 0.1 %`, and None, undefined, is `-`."""
+    if share is None:
+        return "-"
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
 def plural(count: int, noun: str) -> str:
     """Format a count with its noun: `1 tile`, `2 048 tiles`."""
     return f"{group_digits(count)} {noun}{'' if count == 1 else 's'}"

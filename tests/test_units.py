@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlusim.units import format_bytes, format_us, group_digits, plural, short_bytes, signed
+from mlusim.units import format_bytes, format_us, group_digits, percent, plural, short_bytes, signed
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,11 @@ def test_bytes_have_the_largest_unit_that_fits(count: int, short: str, exact: st
 )
 def test_microseconds_have_two_decimals_and_grouped_digits(time_ps: int, text: str) -> None:
     assert format_us(time_ps) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0.0 %"), (0.0001, "< 0.1 %"), (0.0005, "0.1 %"), (0.5126, "51.3 %"), (1.021, "102.1 %"), (None, "-")],
+)
+def test_fractions_are_percentages(share: float | None, text: str) -> None:
+    assert percent(share) == text

@@ -13,7 +13,7 @@ from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.arrays import Integers, Numbers
-from mlusim.units import GIGA, PS_PER_S
+from mlusim.units import GIGA, PS_PER_S, percent
 
 _MAGNIFY_BELOW = 0.3
 _PANEL_PX = 340
@@ -117,7 +117,7 @@ def draw_bandwidth(records: LogColumns, title: str, about: str) -> Canvas:
     canvas = Canvas(
         title,
         about,
-        f"bytes on the bus, read-modify-write included: mean {mean:.1f} GB/s, {100 * mean / peak:.1f} % of the peak of "
+        f"bytes on the bus, read-modify-write included: mean {mean:.1f} GB/s, {percent(mean / peak)} of the peak of "
         f"{peak:.1f} GB/s",
     )
     left = max(left_of(Plot.y_ticks((0, top))[1], 10, label=True) for top in tops)

@@ -22,7 +22,7 @@ from mlusim.hardware import Board
 from mlusim.inputs import as_count, as_mapping, check_operations
 from mlusim.log import NONE, Log
 from mlusim.memory.kinds import MemoryKind
-from mlusim.units import PS_PER_S, format_us, ps_to_cycles, round_up
+from mlusim.units import PS_PER_S, format_us, percent, ps_to_cycles, round_up
 
 # The vendor's acceptance thresholds for operators that only move data (P).
 NETWORK_BAR = 0.60
@@ -101,8 +101,7 @@ class Metrics:
     @property
     def headline(self) -> str:
         """Time and io_efficiency in one line."""
-        efficiency = "-" if self.io_efficiency is None else f"{self.io_efficiency:.1%}"
-        return f"{format_us(self.time_ps)}, io_efficiency {efficiency}"
+        return f"{format_us(self.time_ps)}, io_efficiency {percent(self.io_efficiency)}"
 
 
 def measure(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.small_pictures import CURVE_PX, bandwidth_areas, share_bar, swatches
 from mlusim.analysis.style import BLACK, INK, PAPER
-from mlusim.analysis.summary import percent
-from mlusim.units import GIGA, format_bytes, format_us, plural
+from mlusim.units import GIGA, format_bytes, format_us, percent, plural
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.style import BLACK, INK, new_figure
-from mlusim.units import plural
+from mlusim.units import percent, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ def draw_proof(maps: Sequence[ProofMap], about: str) -> Figure:
             extent=(0, proof_map.extents[1], proof_map.extents[0], 0),
         )
         faults = [
-            f"{100 * share:.1f} % {what}"
+            f"{percent(share)} {what}"
             for share, what in ((never, "never (red)"), (rewritten, "twice (black)"))
             if share
         ]

@@ -14,7 +14,7 @@ from mlusim.analysis.log_columns import LogColumns, check_run
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
-from mlusim.analysis.summary import percent, to_json
+from mlusim.analysis.summary import to_json
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline_picture import draw_timeline
 from mlusim.analysis.trace import stream_trace
@@ -22,7 +22,7 @@ from mlusim.analysis.traffic import draw_traffic
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.inputs import as_path
-from mlusim.units import format_us
+from mlusim.units import format_us, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from mlusim.analysis.bandwidth import bandwidth_of
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.style import CAUSE_COLOURS, READ, WRITE
-from mlusim.analysis.summary import percent
+from mlusim.units import percent
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics

@@ -10,7 +10,7 @@ from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.files import source_name
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
-from mlusim.units import GIGA, KIB, MEGA, PS_PER_US, format_bytes, format_us, group_digits, plural, short_bytes
+from mlusim.units import GIGA, KIB, MEGA, PS_PER_US, format_bytes, format_us, group_digits, percent, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
@@ -179,13 +179,6 @@ def _lines(result: Result) -> list[Row]:
             note = f"{location} {line.function}: mostly {CAUSES[main_cause]}"
             table.append(Row("" if table else "time by line", share, note))
     return table
-
-
-def percent(share: float | None) -> str:
-    """Format a fraction as a percentage: `51.3 %`; small positive values are `< 0.1 %`, and None, undefined, is `-`."""
-    if share is None:
-        return "-"
-    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def to_json(result: Result) -> dict[str, Any]:

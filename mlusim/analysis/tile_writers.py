@@ -12,6 +12,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.tile_grid import TileGrid, Writers, logged_writers, planned_writers, tile_grid
 from mlusim.arrays import Integers
 from mlusim.log import NONE
+from mlusim.units import percent
 
 if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
@@ -80,9 +81,9 @@ def _verdict(same: float, unwritten: float, logged: Writers) -> str:
     """Describe the agreement of the log with the plan."""
     if same == 1:
         return "every part was written by the planned core"
-    text = f"{100 * (1 - same):.1f} % was written by another core than planned"
+    text = f"{percent(1 - same)} was written by another core than planned"
     if unwritten:
-        text += f", {100 * unwritten:.1f} % by none (white)"
+        text += f", {percent(unwritten)} by none (white)"
     return text if logged.complete else text + " (first writes only: there are too many)"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import console
 from mlusim.cli.provenance import print_json, provenance
+from mlusim.units import format_us, percent, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.explore.compare import Row
@@ -66,8 +67,6 @@ def print_comparison(
 
 def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     from mlusim.analysis.breakdown import CAUSES
-    from mlusim.analysis.summary import percent
-    from mlusim.units import format_us, short_bytes
 
     shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]
     went = "; ".join(f"{CAUSES[cause]} {percent(spent / row.core_time_ps)}" for cause, spent in shares if spent)

@@ -10,6 +10,7 @@ import click
 
 from mlusim.cli import standard_output
 from mlusim.cli.local_paths import without_local_folders
+from mlusim.units import format_us, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,9 +137,6 @@ def print_summary(result: Result, rows: Iterable[Row]) -> None:
 
 def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Result) -> None:
     """Print what to try for a run."""
-    from mlusim.analysis.summary import percent
-    from mlusim.units import format_us
-
     if suggestions:
         print_text(f"\n{title}. Predictions, with one loss removed:")
     for suggestion in suggestions:

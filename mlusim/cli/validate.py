@@ -12,7 +12,7 @@ from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
-from mlusim.units import signed
+from mlusim.units import percent, signed
 
 if TYPE_CHECKING:
     from mlusim.validation.report import Accuracy, Outcome
@@ -97,25 +97,19 @@ def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
     console.print_columns([*_HEADS, *_MORE] if full else _HEADS, lines, right=_NUMBERS)
     from mlusim.validation import report
 
-    aims = _percent(report.AIM_MEAN), _percent(report.AIM_WORST)
-    text = f"\nfit       {figures.rows} rows: mean error {_percent(figures.mean)} (aim {aims[0]}), "
-    text += f"worst {_percent(figures.worst)} (aim {aims[1]})\n"
+    aims = percent(report.AIM_MEAN), percent(report.AIM_WORST)
+    text = f"\nfit       {figures.rows} rows: mean error {percent(figures.mean)} (aim {aims[0]}), "
+    text += f"worst {percent(figures.worst)} (aim {aims[1]})\n"
     if figures.read_off:
         text += f"          {figures.read_off} of them agree by construction: a parameter is read off the row\n"
     if figures.left_out_rows:
-        aims = _percent(report.AIM_LEFT_OUT_MEAN), _percent(report.AIM_LEFT_OUT_WORST)
-        text += (
-            f"left out  {figures.left_out_rows} rows: mean error {_percent(figures.left_out_mean)} (aim {aims[0]}), "
-        )
-        text += f"worst {_percent(figures.left_out_worst)} (aim {aims[1]})\n"
-        by_kind = _percent(figures.kind_left_out_mean), _percent(figures.kind_left_out_worst)
+        aims = percent(report.AIM_LEFT_OUT_MEAN), percent(report.AIM_LEFT_OUT_WORST)
+        text += f"left out  {figures.left_out_rows} rows: mean error {percent(figures.left_out_mean)} (aim {aims[0]}), "
+        text += f"worst {percent(figures.left_out_worst)} (aim {aims[1]})\n"
+        by_kind = percent(figures.kind_left_out_mean), percent(figures.kind_left_out_worst)
         text += f"by kind   mean error {by_kind[0]}, worst {by_kind[1]}\n"
     console.print_text(text.rstrip("\n"))
 
 
 def _signed(part: float | None) -> str:
     return "" if part is None else f"{signed(100 * part, 1)} %"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.1f} %"

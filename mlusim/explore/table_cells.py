@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mlusim.explore.axis_values import text_of
-from mlusim.units import PS_PER_US, short_bytes
+from mlusim.units import PS_PER_US, format_us, percent, short_bytes
 
 Row = Mapping[str, Any]
 
@@ -58,9 +58,6 @@ def sweep_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool, most_wo
 
 def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
     """Return the columns of figures: header, and the text of a completed row."""
-    from mlusim.analysis.summary import percent
-    from mlusim.units import format_us
-
     columns: dict[str, Callable[[Row], str]] = {}
     if operators:
         columns["tier"] = lambda row: str(row.get("tier", ""))
@@ -91,8 +88,6 @@ def tuning_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool) -> Cel
         axes: for a kernel: the settings with several values.
         full: all columns, and whole reasons.
     """
-    from mlusim.units import format_us
-
     # An operator's rows have plans with tiers; a kernel's do not.
     plans = "tier" in rows[0]
     settings = _plan_columns(full=full) if plans else list(axes)
@@ -120,8 +115,6 @@ def _plan_cells(row: Row, *, full: bool) -> list[str]:
 
 
 def _slower(part: float | None) -> str:
-    from mlusim.analysis.summary import percent
-
     if not part:
         return "equal" if part is not None else ""
     return f"+{percent(part)}"

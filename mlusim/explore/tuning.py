@@ -21,7 +21,7 @@ from mlusim.explore.tuning_search import Search
 from mlusim.hardware import Board
 from mlusim.inputs import check_flags
 from mlusim.progress import Bar
-from mlusim.units import format_us, plural
+from mlusim.units import format_us, percent, plural
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -269,7 +269,7 @@ def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     grown = {cause: row[f"{cause}_us"] - best[f"{cause}_us"] for cause in CAUSES}
     cause = max(grown, key=lambda name: grown[name])
     share = row[f"{cause}_us"] / row["time_us"]
-    words = [f"{CAUSES[cause]}: {grown[cause]:.2f} us more, {100 * share:.1f} % of its time"]
+    words = [f"{CAUSES[cause]}: {grown[cause]:.2f} us more, {percent(share)} of its time"]
     for name, what in (("copies", "the copies"), ("traffic_ratio", "the bytes on the bus")):
         if best[name] and row[name] > _MIN_RATIO * best[name]:
             words.append(f"{row[name] / best[name]:.1f} x {what}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.units import format_bytes, format_us, group_digits, plural
+from mlusim.units import format_bytes, format_us, group_digits, percent, plural
 
 if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
@@ -36,11 +36,11 @@ def explain(plan: Plan) -> str:
         lines += [
             (
                 f"  tiles      {group_digits(len(plan.tiles))}: {tiles_per_task} per task; "
-                f"NRAM {format_bytes(plan.nram_bytes)}, {100 * plan.nram_bytes / usable:.1f} % of usable"
+                f"NRAM {format_bytes(plan.nram_bytes)}, {percent(plan.nram_bytes / usable)} of usable"
             ),
             (
                 f"  balance    busiest task {group_digits(busiest * plan.itemsize)} B, mean "
-                f"{group_digits(round(mean * plan.itemsize))} B: {100 * mean / busiest if busiest else 0:.1f} % even; "
+                f"{group_digits(round(mean * plan.itemsize))} B: {percent(mean / busiest if busiest else 0)} even; "
                 f"{plural(int((per_task == 0).sum()), 'task')} idle"
             ),
         ]

@@ -7,7 +7,7 @@ import pytest
 
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.summary import FORMAT, percent, rows, to_json
+from mlusim.analysis.summary import FORMAT, rows, to_json
 from mlusim.explore.diff import diff
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles
@@ -32,13 +32,6 @@ def test_rows_contain_the_key_figures(result):
     assert sum(float(row.value.split()[0]) for row in went if not row.value.startswith("<")) == pytest.approx(
         100, abs=0.5
     )
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0, "0.0 %"), (0.0001, "< 0.1 %"), (0.0005, "0.1 %"), (0.5126, "51.3 %"), (1.021, "102.1 %")]
-)
-def test_percent(share, text):
-    assert percent(share) == text
 
 
 SCHEMA = {

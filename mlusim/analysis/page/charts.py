@@ -34,7 +34,7 @@ from mlusim.analysis.style import (
     WRITE,
     time_unit,
 )
-from mlusim.units import PS_PER_US, group_digits
+from mlusim.units import PS_PER_US, group_digits, percent
 
 Figure = dict[str, Any]
 
@@ -142,7 +142,7 @@ def losses(bound: LowerBound, cores: int) -> Figure:
             "color": [FLOOR, *(LOSS_COLOURS[name] for _, name in losses)],
             "line": {"color": INK, "width": 0.5},
         },
-        "text": [f"{time:.2f} us ({100 * time / total:.1f} %)" for time in times],
+        "text": [f"{time:.2f} us ({percent(time / total)})" for time in times],
         "textposition": "outside",
         "cliponaxis": False,
         "hovertemplate": "%{y}: %{text}<extra></extra>",

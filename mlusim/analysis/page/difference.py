@@ -12,11 +12,10 @@ from mlusim.analysis.page.footer import origin
 from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.small_pictures import share_bar, swatches
-from mlusim.analysis.summary import percent
 from mlusim.analysis.timeline_picture import draw_two_timelines
 from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
-from mlusim.units import PS_PER_US, format_us, group_digits, signed
+from mlusim.units import PS_PER_US, format_us, group_digits, percent, signed
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference, MetricChange

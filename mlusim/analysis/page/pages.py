@@ -13,11 +13,10 @@ from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
 from mlusim.analysis.small_pictures import share_bar, swatches
-from mlusim.analysis.summary import percent
 from mlusim.errors import InputError, shown
 from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.inputs import as_path, check_is
-from mlusim.units import format_us, short_bytes
+from mlusim.units import format_us, percent, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result

@@ -17,8 +17,8 @@ from mlusim.analysis.page.tensors import tensor_row, tensor_traffic
 from mlusim.analysis.page.tiles import tile_data, tile_map
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans, timeline_data
 from mlusim.analysis.style import core_colours
-from mlusim.analysis.summary import figures, percent, split_rows
-from mlusim.units import GIGA, PS_PER_S, PS_PER_US, format_ns, format_us, group_digits, plural, short_bytes
+from mlusim.analysis.summary import figures, split_rows
+from mlusim.units import GIGA, PS_PER_S, PS_PER_US, format_ns, format_us, group_digits, percent, plural, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result

@@ -15,10 +15,9 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.page.parts import esc
 from mlusim.analysis.style import CAUSE_COLOURS
-from mlusim.analysis.summary import percent
 from mlusim.arrays import Integers
 from mlusim.files import source_name
-from mlusim.units import group_digits
+from mlusim.units import group_digits, percent
 
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.
 _MAX_LINES = 400
