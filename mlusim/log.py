@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
-from types import CodeType
 from typing import Any, Final
 
 import numpy as np
 
 from mlusim.arrays import Array, Integers
-from mlusim.files import atomic_write, in_own_kernels, source_name, writing, written_by_author
+from mlusim.files import atomic_write, source_name, writing
 from mlusim.inputs import as_path
 from mlusim.log_tables import (
     AllocationRecord,
@@ -36,9 +35,6 @@ from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
 from mlusim.units import plural
 
-# After this many executions of a line of a helper function by one caller, its callers are no longer recorded: finding
-# them takes the host a microsecond. By then, each of 64 tasks has executed the few calls before a loop, and the loop.
-_EXECUTIONS = 300
 # Records read at once, to save memory on long logs.
 _PIECE = 100_000
 
@@ -63,16 +59,6 @@ SYNC: Final = 5
 ASYNCHRONOUS: Final = 0
 BLOCKING: Final = 1
 ON_INTEGERS: Final = 0
-
-
-class _Called:
-    """A line of a helper function, by its index in `Log.lines`, and how often one caller has executed it."""
-
-    __slots__ = ("executions", "line")
-
-    def __init__(self, line: int) -> None:
-        self.line = line
-        self.executions = 1
 
 
 class Log:
@@ -145,17 +131,14 @@ class Log:
         self.skipped: list[SkippedRecord] = []
         self.unsteady = ""
         self._op_codes: dict[str, int] = {}
-        self.frame_lines: dict[int, dict[int, int]] = {}
-        self._called: dict[tuple[int, int, int, int], _Called] = {}
         self._line_codes: dict[tuple[str, int, str], int] = {}
-        self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
         # By layout of a view, the index of its geometry in `boxes`.
         self.layout_boxes: dict[object, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Frames and code objects belong to the process that ran the kernels.
-        return {**vars(self), "frame_lines": {}, "_called": {}, "_code_objects": [], "layout_boxes": {}}
+        # Layouts belong to the process that ran the kernels.
+        return {**vars(self), "layout_boxes": {}}
 
     def __len__(self) -> int:
         return self.records.count
@@ -234,45 +217,6 @@ class Log:
         return self.records.instruction(
             self.op(op), pipe, direction, count, nbytes, bus_read, bus_write, alone_ps, detail, *boxes
         )
-
-    def frame_line(self, frame: Any) -> int:
-        """Return the index in `lines` of the line that a Python frame executes."""
-        code, caller = frame.f_code, frame.f_back
-        if caller is not None:
-            # The callers of a helper function differ, so `frame_lines` gets its lines after many executions only.
-            key = id(code), frame.f_lasti, id(caller.f_code), caller.f_lasti
-            called = self._called.get(key)
-            if called is not None:
-                called.executions += 1
-                if called.executions > _EXECUTIONS:
-                    self.frame_lines.setdefault(key[0], {})[key[1]] = called.line
-                return called.line
-            # The callers of functions of mlusim's own kernels are found by name.
-            if not in_own_kernels(code.co_filename) and written_by_author(caller.f_code.co_filename):
-                called = self._called[key] = _Called(self._helper_line(frame))
-                return called.line
-        # Numbers are looked up by the id of the code object, then by instruction: hashing the object itself walks its
-        # constants. `_code_objects` keeps it alive, so that its id is not reused.
-        if id(code) not in self.frame_lines:
-            self.frame_lines[id(code)] = {}
-            self._code_objects.append(code)
-        numbers = self.frame_lines[id(code)]
-        if frame.f_lasti not in numbers:
-            numbers[frame.f_lasti] = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
-        return numbers[frame.f_lasti]
-
-    def _helper_line(self, frame: Any) -> int:
-        """Return the index in `lines` of the line of a helper function, and record the calls that led to it."""
-        code = frame.f_code
-        number = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
-        if code.co_name == "<lambda>":
-            self.lambdas.add((code.co_filename, frame.f_lineno))
-        while (caller := frame.f_back) is not None and written_by_author(caller.f_code.co_filename):
-            called = frame.f_code.co_filename, frame.f_lineno
-            self.calls.setdefault(called, set()).add((caller.f_code.co_filename, caller.f_lineno))
-            self._code_objects += [frame.f_code, caller.f_code]
-            frame = caller
-        return number
 
     def source_line(self, file: str, line: int, function: str) -> int:
         """Return the index in `lines` of a source line, in any language."""

@@ -13,7 +13,7 @@ What executes it:
   synchronisation          what waits for what: the order on a core, syncs, barriers and locks
 
 Instructions:
-  issuer                   counts, charges and records each of them
+  issuer                   counts, charges and records each of them; `frame_lines`: the line that calls it
   operands                 checks of what a kernel passes: views and numbers
   copies                   `__memcpy`
   counted                  loops of equal small instructions, and selection of elements by a mask

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.frame_lines import FrameLines
 from mlusim.cores.tasks.endless import check_end, first_check
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import CopyError
@@ -33,7 +34,7 @@ class Issuer:
         task, unit, chip: the task, its core and its chip.
         board: the board.
         log, records: the log, and its records.
-        frame_lines: lines of frames that the log has numbered (`Log.frame_line`).
+        frame_lines, line_numbers: the lines of frames, and those numbered so far (`FrameLines.numbers`).
         layout_boxes: geometries of layouts that the log has numbered (`Log.layout_boxes`).
         copy_geometries: cached copies of the core (`Unit.copy_geometries`).
         issue_ps, dram_unit_bytes: the board's time to issue an instruction, and the size of a bus unit.
@@ -61,6 +62,7 @@ class Issuer:
         "has_data",
         "issue_ps",
         "layout_boxes",
+        "line_numbers",
         "loaded",
         "log",
         "next_check",
@@ -81,7 +83,8 @@ class Issuer:
         self.board = chip.board
         self.log: Log = chip.log
         self.records: Records = chip.log.records
-        self.frame_lines: dict[int, dict[int, int]] = chip.log.frame_lines
+        self.frame_lines: FrameLines = chip.frame_lines
+        self.line_numbers: dict[int, dict[int, int]] = chip.frame_lines.numbers
         self.layout_boxes: dict[object, int] = chip.log.layout_boxes
         self.has_data = chip.data
         self.suspending = Waiting(task, suspends=True)
@@ -103,12 +106,12 @@ class Issuer:
 
     def line(self, frame: Any) -> int:
         """Return the number in the log of the line that a Python frame executes."""
-        numbers = self.frame_lines.get(id(frame.f_code))
+        numbers = self.line_numbers.get(id(frame.f_code))
         if numbers is not None:
             number = numbers.get(frame.f_lasti, NONE)
             if number >= 0:
                 return number
-        return self.log.frame_line(frame)
+        return self.frame_lines.number(frame)
 
     def begin(self) -> None:
         """Count an instruction and charge its issue."""

@@ -292,8 +292,8 @@ def test_everything_of_a_log_is_saved():
         *("attributes", "more_operands", "host", "loops", "byte_copies", "released", "windows", "swallowed", "joined"),
         *("skipped", "unsteady", "remarks", "of_file", "seen", "calls", "lambdas"),
     }
-    # Numbers of the lines of this process's frames, and of its layouts; texts, which the run has.
-    not_saved = {"frame_lines", "layout_boxes", "sources"}
+    # Numbers of this process's layouts; texts, which the run has.
+    not_saved = {"layout_boxes", "sources"}
     # A field that is new in the log is new in `mlusim.results.saved_log`, and in `same_log` above.
     assert {name for name in vars(Log("board")) if not name.startswith("_")} == saved | not_saved
 

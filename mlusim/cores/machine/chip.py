@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from mlusim.cores.copies.shared_copy import SharedCopy
+from mlusim.cores.frame_lines import FrameLines
 from mlusim.cores.machine.unit import Unit
 from mlusim.cores.synchronisation.locks import Lock
 from mlusim.cores.tasks.launch import Job, Queue
@@ -116,6 +117,7 @@ class Chip:
     Attributes:
         board, data, late, dry, max_operations: the arguments.
         environment, log: simulated time, and the records of all launches.
+        frame_lines: the lines of the kernels, numbered as in the log.
         clusters, gdram, dram: its parts: clusters, the memory of the board, and the link to it.
         memory_sizes: the size of each memory.
         queues: all queues.
@@ -154,6 +156,7 @@ class Chip:
         self.refuses_repetition = False
         self.environment = Clock()
         self.log = Log(board.name, log_folder)
+        self.frame_lines = FrameLines(self.log)
         ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters
         self.dram = dram_link(
             self.environment,
