@@ -5,7 +5,7 @@ Kernels:
   reverse                  reverse and flip; `reverse_sequence`
   tin_shift                four kernels
   gather, index_select     gather and gather_nd; index_select
-  scatter, scatter_bins    scatter and scatter_nd; those that sort the updates first
+  scatter, sorted_scatter  scatter and scatter_nd; those that sort the updates first
 
 What they share:
   pipeline                 the schedule of a task's tiles: load, compute, store

@@ -3,7 +3,7 @@
   scatter_slab   updates boxes of the output within NRAM and stores each once
   scatter_rows   copies x to the output, then accesses GDRAM for each update
 
-`scatter_bins` first sorts the updates, in a launch of its own.
+`sorted_scatter` first sorts the updates, in a launch of its own.
 
 The kernels take (x, index, src, out, plan) and follow a plan of `planning.scatter`. Of several updates of an element,
 the last in row-major order wins: one core applies all updates of an element, in that order. index contains the tuples
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, fronts_of
 from mlusim.kernels.index_tiles import IndexTiles
-from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort, scatter_sorted_rows
+from mlusim.kernels.sorted_scatter import scatter_regions, scatter_sort, scatter_sorted_rows
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 from mlusim.planning.box_sizes import Extents
@@ -29,8 +29,8 @@ from mlusim.planning.lookup_cost import SCALAR
 from mlusim.planning.lookup_geometry import Box, Lookups
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter import ScatterParameters
-from mlusim.planning.scatter_bins import BinsParameters
 from mlusim.planning.scatter_chunk import Chunk
+from mlusim.planning.sorted_scatter import SortedParameters
 from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
     """Return the kernels that follow a plan of `plan_scatter`, in launch order."""
     in_gdram = plan.parameters_as(LookupParameters).strategy == "rows"
-    if isinstance(plan.parameters, BinsParameters):
+    if isinstance(plan.parameters, SortedParameters):
         return scatter_sort, scatter_sorted_rows if in_gdram else scatter_regions
     return (scatter_rows if in_gdram else scatter_slab,)
 

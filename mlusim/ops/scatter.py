@@ -29,7 +29,7 @@ from mlusim.ops.shared_arguments import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X,
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter import STRATEGIES, plan_scatter
-from mlusim.planning.scatter_bins import BinsParameters, workspaces
+from mlusim.planning.sorted_scatter import SortedParameters, workspaces
 from mlusim.results.result import Result
 
 
@@ -131,7 +131,7 @@ def _infer(
 
 
 def _launches(plan: Plan, x: Tensor, *_: Tensor, **__: Any) -> Launches:
-    spaces = workspaces(plan, x.dtype) if isinstance(plan.parameters, BinsParameters) else {}
+    spaces = workspaces(plan, x.dtype) if isinstance(plan.parameters, SortedParameters) else {}
     return Launches(
         kernels=kernels_of(plan), workspace=tuple(Workspace(name, *space) for name, space in spaces.items())
     )

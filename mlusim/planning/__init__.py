@@ -13,6 +13,7 @@ Planners:
   reverse, reverse_groups  reverse and flip; `reverse_sequence`
   tin_shift                its variants; `tin_shift_tiers`: what fits in NRAM; `tin_shift_choice`: strategy "auto"
   gather                   gather, gather_nd, index_select
-  scatter, scatter_chunk   scatter and scatter_nd; `scatter_bins` and `scatter_binning` sort the updates first
+  scatter, scatter_chunk   scatter and scatter_nd, one chunk of updates after another
+  sorted_scatter           the same, after sorting the updates into bins; `scatter_binning`: the bins that fit
   lookup, lookup_geometry  what gather and scatter share; `lookup_cost`, `index_arithmetic`: its cost
 """

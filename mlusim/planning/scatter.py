@@ -3,7 +3,7 @@
 slab   A core loads a box of x, applies the updates that reach it in NRAM, and stores it. Tier 1 if a unit (all of the
        indexed axes at one coordinate of the leading shared ones) stays whole; tier 2 if it is cut.
 rows   A core copies its region of x to the output and applies each update in GDRAM. Tier 3.
-bins   Updates are first sorted by region of x, then applied in NRAM (`mlusim.planning.scatter_bins`). Tier 1 or 2.
+bins   Updates are first sorted by region of x, then applied in NRAM (`mlusim.planning.sorted_scatter`). Tier 1 or 2.
 
 Boxes and regions are parts of the shared axes, and windows of the indexed axes if those are too few or too large. The
 updates of windows are also sorted first if that is faster. Otherwise a core with a window reads every index value that
@@ -43,9 +43,9 @@ from mlusim.planning.lookup import (
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
-from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
 from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, updated, ways_to_read
 from mlusim.planning.search import Candidate, best_by_strategy, fractions_of
+from mlusim.planning.sorted_scatter import BINS, no_bins, sorted_candidates, sorted_plan
 from mlusim.planning.split import boxes, buffer_bytes, cut, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits
@@ -98,7 +98,7 @@ def plan_scatter(problem: LookupProblem) -> Plan:
     check_room(problem)
     candidate, reason = _choose(problem)
     if candidate.split.sorts:
-        return bins_plan(problem, candidate, reason)
+        return sorted_plan(problem, candidate, reason)
     chosen = candidate.split
     assert isinstance(chosen, _Split)
     regions = chosen.regions
@@ -142,7 +142,7 @@ def _choose(problem: LookupProblem) -> tuple[LookupCandidate, str]:
     candidates += _smaller_chunks(problem, best_by_strategy(candidates))
     # Sorted updates of regions in NRAM are strategy "bins", but also what "slab" does if x must be cut into windows.
     strategies = ("rows", "slab") if problem.strategy == "slab" else ("rows", BINS)
-    candidates += [candidate for strategy in strategies for candidate in bin_candidates(problem, strategy)]
+    candidates += [candidate for strategy in strategies for candidate in sorted_candidates(problem, strategy)]
     if problem.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
         raise no_bins(problem)
     return choose(problem, candidates)

@@ -1,6 +1,6 @@
 """How a scatter's updates are sorted into bins: the chunks, the regions, the lists that fit in NRAM, and their times.
 
-`mlusim.planning.scatter_bins` describes both launches and selects among binnings.
+`mlusim.planning.sorted_scatter` describes both launches and selects among binnings.
 """
 
 from __future__ import annotations

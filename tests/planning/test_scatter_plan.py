@@ -15,7 +15,7 @@ from mlusim.errors import InputError, PlanError
 from mlusim.hardware import board
 from mlusim.kernels.scatter import _chunks
 from mlusim.planning.scatter import STRATEGIES
-from mlusim.planning.scatter_bins import BinsParameters
+from mlusim.planning.sorted_scatter import SortedParameters
 from operator_runs import small
 
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -42,7 +42,7 @@ def check(plan, shape):
     if not plan.tier:
         assert 0 in shape
         return
-    if isinstance(plan.parameters, BinsParameters):
+    if isinstance(plan.parameters, SortedParameters):
         # x and the output are flat.
         assert plan.output_shape == (math.prod(shape),)
         owner = owners(plan.tiles, plan.output_shape)
@@ -61,7 +61,7 @@ def check(plan, shape):
 def check_updates(plan):
     """Of a region each update that may reach it is taken once, and updates of one place in row-major order."""
     lookups = plan.parameters.lookups
-    if isinstance(plan.parameters, BinsParameters):
+    if isinstance(plan.parameters, SortedParameters):
         first, start, stop = plan.parameters.binning.boxes(lookups)
         order = np.arange(math.prod(lookups.positions)).reshape(lookups.positions)
         taken = [

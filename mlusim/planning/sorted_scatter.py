@@ -63,7 +63,7 @@ _REGION_PART = 15 / 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinsParameters(LookupParameters):
+class SortedParameters(LookupParameters):
     """Parameters of both kernels besides the tiles.
 
     Attributes:
@@ -80,7 +80,7 @@ class BinsParameters(LookupParameters):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinsSplit(LookupSplit):
+class SortedSplit(LookupSplit):
     """The split of a scatter that sorts; the regions have the size of the bins, `sizes` is that of the tiles."""
 
     binning: Binning
@@ -104,7 +104,7 @@ def no_bins(problem: LookupProblem) -> PlanError:
     return PlanError(f"{problem.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
 
 
-def bin_candidates(problem: LookupProblem, strategy: str) -> list[LookupCandidate]:
+def sorted_candidates(problem: LookupProblem, strategy: str) -> list[LookupCandidate]:
     """Return the candidates that sort; none if sorting does not apply or NRAM is too small.
 
     strategy: "rows" for updates in GDRAM; any other for updates in NRAM.
@@ -169,7 +169,7 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
         tasks=min(board.cores, bins),
         # Operations: 8 for each chunk, 4 for each region, 3 for each list of updates.
         tiles=binning.chunks * 8 + tiles * 4 + updates * 3,
-        split=BinsSplit(
+        split=SortedSplit(
             tier=tier,
             sizes=(tile,),
             nram_bytes=max(used),
@@ -216,11 +216,11 @@ def _sorting_bytes(problem: LookupProblem, arithmetic: IndexArithmetic) -> tuple
     return *arithmetic_bytes, arithmetic.width(), problem.itemsize, problem.itemsize
 
 
-def bins_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -> Plan:
+def sorted_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -> Plan:
     """Return the plan of a candidate: its tiles are the regions, or parts of them."""
     elements = math.prod(problem.lookups.x_shape)
     chosen = candidate.split
-    assert isinstance(chosen, BinsSplit)
+    assert isinstance(chosen, SortedSplit)
     binning, (tile,) = chosen.binning, chosen.sizes
     start, stop = boxes([cut(elements, binning.size)], (0,))
     tasks = in_turn(np.prod(stop - start, axis=1), candidate.tasks)
@@ -237,7 +237,7 @@ def bins_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -
         shape=(elements,),
         parts=max(binning.bins, binning.chunks),
         tiles=Tiles(owner[inside], part[inside], ends[inside], chosen.nram_bytes),
-        parameters=BinsParameters(
+        parameters=SortedParameters(
             lookups=problem.lookups,
             strategy=candidate.strategy,
             arithmetic=chosen.parameters.arithmetic,
@@ -252,7 +252,7 @@ def bins_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -
 
 def workspaces(plan: Plan, dtype: np.dtype[Any]) -> dict[str, tuple[Extents, np.dtype[Any], bool]]:
     """Return shape and element type of each workspace tensor by name, and whether scalar code reads it."""
-    settings = plan.parameters_as(BinsParameters)
+    settings = plan.parameters_as(SortedParameters)
     binning = settings.binning
     count = math.prod(settings.lookups.positions)
     return {

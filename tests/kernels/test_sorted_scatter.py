@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim import ops
 from mlusim.errors import PlanError
-from mlusim.kernels.scatter_bins import run_lists
+from mlusim.kernels.sorted_scatter import run_lists
 from operator_runs import on, scattered
 
 # The vector instructions of the first cannot sort; scalar loops do.

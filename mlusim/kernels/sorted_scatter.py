@@ -1,4 +1,4 @@
-"""The kernels of scatter that sort the updates first; `planning.scatter_bins` explains the two launches.
+"""The kernels of scatter that sort the updates first; `planning.sorted_scatter` explains the two launches.
 
   scatter_sort         sorts the updates into bins, one per region of x
   scatter_regions      applies the updates of each region within NRAM
@@ -20,7 +20,7 @@ from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, front
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
-from mlusim.planning.scatter_bins import BinsParameters
+from mlusim.planning.sorted_scatter import SortedParameters
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -32,7 +32,7 @@ async def scatter_sort(
     """The first launch: sort chunks of the updates by region."""
     if core.is_memory_core:
         return
-    settings = plan.parameters_as(BinsParameters)
+    settings = plan.parameters_as(SortedParameters)
     lookups, binning = settings.lookups, settings.binning
     tuples = index.reshape(*lookups.positions, lookups.columns)
     sources = src if lookups.aligned else src.reshape(lookups.positions)
@@ -82,7 +82,7 @@ async def scatter_regions(
     """The second launch: update the regions of x within NRAM, and store each once."""
     if core.is_memory_core:
         return
-    settings = plan.parameters_as(BinsParameters)
+    settings = plan.parameters_as(SortedParameters)
     buffer = core.nram.alloc(settings.binning.size, x.dtype, "region")
     sorted_updates = _SortedUpdates(core, starts, updates, x.dtype, settings)
     flat_x, flat = x.reshape(-1), out.reshape(-1)
@@ -100,7 +100,7 @@ async def scatter_sorted_rows(
     """The second launch of strategy "rows": copy the regions of x to the output, and update them there."""
     if core.is_memory_core:
         return
-    settings = plan.parameters_as(BinsParameters)
+    settings = plan.parameters_as(SortedParameters)
     flat_x, flat = x.reshape(-1), out.reshape(-1)
     with core.nram.scope():
         buffer = core.nram.alloc(settings.tile, x.dtype, "copied")
@@ -123,7 +123,9 @@ class _SortedUpdates:
         settings: parameters of a plan of `plan_scatter`.
     """
 
-    def __init__(self, core: Core, starts: View, updates: View, dtype: np.dtype[Any], settings: BinsParameters) -> None:
+    def __init__(
+        self, core: Core, starts: View, updates: View, dtype: np.dtype[Any], settings: SortedParameters
+    ) -> None:
         self._core = core
         self._starts, self._updates, self._dtype = starts, updates, dtype
         self._binning = binning = settings.binning
