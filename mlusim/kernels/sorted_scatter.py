@@ -160,13 +160,8 @@ class _SortedUpdates:
             begins, ends = (self._firsts[chosen, None] + await self._core.load_array(bounds, origin=source)).T
             runs = run_lists(begins, ends - begins, self._binning.updates_at_once)
             firsts, nbytes = runs.begins * self._row_and_value + self._sections, runs.lengths * self._row_and_value
-            # List by list, first the runs of its rows, then those of its values.
-            numbers = np.repeat(np.arange(len(runs.lists)), [part.stop - part.start for _, part in runs.lists])
-            order = np.concatenate((numbers, numbers)).argsort(kind="stable")
-            firsts, nbytes = firsts.reshape(-1)[order], nbytes.reshape(-1)[order]
             for count, part in runs.lists:
-                both = slice(2 * part.start, 2 * part.stop)
-                await self._apply_list(region, count, firsts[both], nbytes[both])
+                await self._apply_list(region, count, firsts[:, part].reshape(-1), nbytes[:, part].reshape(-1))
 
     async def _apply_list(self, region: View, count: int, firsts: Integers, nbytes: Integers) -> None:
         """Load a list of updates from the workspace, and apply it.
