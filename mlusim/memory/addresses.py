@@ -155,8 +155,12 @@ class Addresses:
         if last >= rows:
             raise AccessError(f"{name}: addresses reach row {last} of {view!r}, which has {rows}")
 
-    def resolve(self, name: str) -> tuple[Integers, Integers | None]:
+    def resolve(self, name: str, elements: Array | None = None) -> tuple[Integers, Integers | None]:
         """Return the rows of the lookups inside the windows, and the indices of these lookups (None: all).
+
+        Args:
+            name: name of the operation, for messages.
+            elements: those of the index; by default as they are in memory.
 
         The rows are int32 if the index is and no row needs more, else int64; the indices are int64.
 
@@ -165,7 +169,7 @@ class Addresses:
         pattern = self.pattern
         if not self.axes:
             return pattern.positions + self.base, None
-        index = self._values(name)
+        index = self._values(name) if elements is None else np.ascontiguousarray(elements).reshape(-1)
         narrow = index.dtype == _INT32 and self.base + pattern.bound < 1 << 31
         rows = np.empty(self.count, _INT32 if narrow else _INT64)
         selected = np.empty(self.count, _INT64) if pattern.narrowed else None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Array
+from mlusim.dtypes import RAW
 from mlusim.memory import element_loops
 from mlusim.memory.row_copy import RowCopy
 
@@ -216,7 +217,7 @@ class Deferred:
     def copy_rows(self, copy: RowCopy) -> None:
         """Copy rows. Rows that are stored in the bytes of one deferred load, and only there, are deferred with it."""
         dst = copy.dst
-        self._settle_view(copy.src)
+        copy.source = self.read(copy.src, RAW[copy.src.layout.itemsize])
         if dst.allocation.memory is self._memory:
             first, last = memory_span(dst)
             if dst.layout.is_contiguous and copy.dst_rows is None:
@@ -239,7 +240,8 @@ class Deferred:
                 values = copy.rows()
                 # Numbers of int64 may be the kernel's own, which it may change, and they take twice the memory.
                 numbers = np.ascontiguousarray(rows, np.int32)
-                piece.updates.append((numbers, values.copy() if copy.src_rows is None else values))
+                in_memory = copy.src_rows is None and copy.source is None
+                piece.updates.append((numbers, values.copy() if in_memory else values))
                 piece.updated = updated
                 self._checks = 0
                 return True
@@ -250,6 +252,18 @@ class Deferred:
         self.passed_by()
         for view in views:
             self._settle_view(view)
+
+    def read(self, view: View, dtype: np.dtype[Any]) -> Array | None:
+        """Return the elements of a view from the source of its load, or None if they are now in memory.
+
+        The source is returned if the view is exactly one deferred load that is contiguous there, too.
+        """
+        if self.pieces and view.layout.is_contiguous and view.allocation.memory is self._memory:
+            source = self.find(*memory_span(view), view.shape, dtype)
+            if source is not None and source.flags.c_contiguous:
+                return source
+        self._settle_view(view)
+        return None
 
     def _settle_view(self, view: View) -> None:
         if view.allocation.memory is self._memory:

@@ -22,9 +22,11 @@ class RowCopy:
         count: number of rows.
         lengths: for runs of contiguous rows, which are written one after the other, the length of each; `src_rows`
             has the first row of each run. Both are contiguous int64.
+        source: the elements of `src`, as unsigned integers, where a deferred load keeps them; None if they are in
+            memory.
     """
 
-    __slots__ = ("count", "dst", "dst_rows", "lengths", "src", "src_rows")
+    __slots__ = ("count", "dst", "dst_rows", "lengths", "source", "src", "src_rows")
 
     def __init__(
         self,
@@ -41,19 +43,20 @@ class RowCopy:
         self.src_rows = src_rows
         self.count = count
         self.lengths = lengths
+        self.source: Array | None = None
 
     def __call__(self) -> None:
         """Copy the rows."""
         to = self.dst.raw()
         if self.dst_rows is not None:
-            origin, numbers = self.src.raw(), self.dst_rows
+            origin, numbers = self._origin(), self.dst_rows
             if all(array is None or array.flags.c_contiguous for array in (to, numbers, origin, self.src_rows)):
                 element_loops.scatter_rows(to, numbers, origin, self.src_rows)
             else:
                 # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
                 to[_indices(numbers)] = self.rows()
             return
-        origin, rows, target = self.src.raw(), _indices(self.src_rows), to[: self.count]
+        origin, rows, target = self._origin(), _indices(self.src_rows), to[: self.count]
         if rows is None:
             target[...] = origin[: self.count]
         elif self.lengths is not None:
@@ -66,8 +69,11 @@ class RowCopy:
 
     def rows(self) -> Array:
         """Return the rows of the source, for as many rows of the destination."""
-        origin = self.src.raw()
+        origin = self._origin()
         return origin[: self.count] if self.src_rows is None else origin[_indices(self.src_rows)]
+
+    def _origin(self) -> Array:
+        return self.src.raw() if self.source is None else self.source
 
 
 def _indices(rows: Integers | None) -> Integers | None:

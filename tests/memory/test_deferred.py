@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.cores.core import Core
+from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.allocation import Memory
 from mlusim.memory.deferred import Deferred, Piece, _without_copy
 from mlusim.memory.kinds import MemoryKind
@@ -19,12 +20,13 @@ from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View
 
 ROWS, WIDTH, COPIED = 24, 16, 8
+INDEX = np.random.default_rng(2).integers(-ROWS, ROWS, 2 * ROWS)
 Step = tuple[str, int, int, int]
 
 STEPS = (
     *("load", "load_part", "store", "store_flat", "mirror", "mirror_all", "convert", "convert_up", "store_half"),
     *("store_half_in_columns", "zero", "add", "move", "update", "update_part", "update_by_offsets"),
-    *("update_from_gdram", "runs", "peek"),
+    *("update_from_gdram", "runs", "peek", "load_index", "zero_index", "update_by_index", "update_by_indexed_rows"),
 )
 steps = st.lists(
     st.tuples(
@@ -34,12 +36,14 @@ steps = st.lists(
 )
 
 
-async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[Step]) -> None:
+async def program(core: Core, x: View, index: View, out: View, seen: list[bytes], plan: list[Step]) -> None:
     """Follow a plan of steps on two buffers of NRAM, and store both at the end."""
     held = core.nram.alloc((ROWS, WIDTH), x.dtype)
     spare = core.nram.alloc((ROWS, WIDTH), x.dtype)
     half = core.nram.alloc((ROWS, WIDTH), np.float16)
     offsets = core.nram.alloc(ROWS, np.int32)
+    lookups = core.nram.alloc(ROWS, index.dtype)
+    core.write_zero(lookups)
     for name, first, count, other in plan:
         last = min(first + count, ROWS)
         rows = held[first:last]
@@ -94,6 +98,18 @@ async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[
                 lengths = np.minimum(1 + numbers[: len(starts)] % 4, size)
                 lengths[-1] = 1
                 await core.memcpy_rows(held, x, None, starts, lengths=lengths, blocking=False)
+            case "load_index":
+                core.memcpy_async(lookups[first:last], index[other : other + size])
+            case "zero_index":
+                core.write_zero(lookups[first:last])
+            case "update_by_index":
+                axis = IndexedAxis(extent=ROWS, step=1, start=other, stop=ROWS)
+                to = Addresses((size,), (0,), base=other, index=lookups[first:last], axes=(axis,))
+                await core.scalar_copy(held, spare[first:last], to)
+            case "update_by_indexed_rows":
+                axis = IndexedAxis(extent=ROWS, step=1, start=0, stop=ROWS)
+                numbers = Addresses((size,), (0,), index=lookups[first:last], axes=(axis,))
+                await core.memcpy_rows(spare[:size], held, None, numbers, blocking=False)
             case "peek":
                 seen.append(core.peek(spare[first:last] if other % 2 else rows).tobytes())
             case "fresh":
@@ -128,8 +144,9 @@ def run(
         patch.setattr("mlusim.memory.deferred._MAX_CHECKS", checks)
         device = mlusim.Device(board)
         source = device.upload(x, "x")
+        index = device.upload(INDEX, "index")
         out = device.upload(np.zeros((COPIED + 2, ROWS, WIDTH), x.dtype), "out", writable=True)
-        device.launch(program, source, out, seen, plan, dim=1, kind="BLOCK")
+        device.launch(program, source, index, out, seen, plan, dim=1, kind="BLOCK")
         device.synchronize()
     return device.download(out).tobytes(), seen, device.log.table().tobytes()
 

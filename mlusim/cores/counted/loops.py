@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Array, Integers
 from mlusim.cores.counted.row_copies import check_index, copied_rows, copy_loop, log_addresses
 from mlusim.cores.counted.row_loop import (
     RowLoop,
@@ -192,20 +192,21 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     if not rows_apart(dst, src, *row_choices):
         check_apart(name, dst, src)
     iterations = iterations_of(name, dst, src, *row_choices)
-    lists = [choice.index if isinstance(choice, Addresses) else choice for choice in row_choices]
-    issuer.unit.prepare(issuer.task.now_ps, [rows for rows in lists if isinstance(rows, View)])
+    issuer.unit.prepare(issuer.task.now_ps, [rows for rows in row_choices if isinstance(rows, View)])
     rows: list[Integers | None] = []
     selected: Integers | None = None
     address = NO_ADDRESS
     indices: list[View] = []
     for view, choice in zip((dst, src), row_choices, strict=True):
         if isinstance(choice, Addresses):
+            elements: Array | None = None
             if choice.index is not None:
                 check_index(issuer, name, choice.index)
                 indices.append(choice.index)
+                elements = issuer.unit.source_of(choice.index)
             choice.check(name, view.shape[0], view)
             address = address.plus(choice.instructions)
-            numbers, inside = choice.resolve(name)
+            numbers, inside = choice.resolve(name, elements)
             rows.append(numbers)
             selected = inside if selected is None else selected
             continue

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mlusim.arrays import Array
 from mlusim.cores.compute.deferred_vector import apply_deferred, settle_operands
 from mlusim.cores.machine.pipe import DmaPipe
 from mlusim.memory.allocation import Memory
@@ -148,6 +149,10 @@ class Unit:
         self.apply_effects(now)
         if self.pieces and self.deferred is not None:
             self.deferred.prepare(views)
+
+    def source_of(self, view: View) -> Array | None:
+        """Return the elements of a view where a deferred load keeps them, or None if they are in memory."""
+        return self.deferred.read(view, view.dtype) if self.pieces and self.deferred is not None else None
 
     def copy_rows(self, copy: RowCopy) -> None:
         """Copy rows at the end of a scalar loop."""
