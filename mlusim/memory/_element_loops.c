@@ -152,6 +152,46 @@ static PyObject *scatter_rows(PyObject *module, PyObject *const *args, Py_ssize_
     Py_RETURN_NONE;
 }
 
+/* Each value is stored, and kept if it is selected: this needs no branch. */
+#define KEEP_EACH(BYTES)                                                                                               \
+    for (Py_ssize_t i = 0; found < count; i++) {                                                                       \
+        memcpy(kept + found * (BYTES), from + i * (BYTES), BYTES);                                                     \
+        found += selects[i] != 0;                                                                                      \
+    }                                                                                                                  \
+    break;
+
+/* keep_selected(values, selected, to) */
+static PyObject *keep_selected(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    Py_buffer buffers[3], *values = &buffers[0], *selected = &buffers[1], *to = &buffers[2];
+    if (!has_arguments("keep_selected", given, 3) || !get_buffers(args, buffers, 3, 4))
+        return NULL;
+    const char *from = values->buf, *selects = selected->buf;
+    char *kept = to->buf;
+    const Py_ssize_t bytes = values->itemsize;
+    Py_ssize_t count = 0, found = 0;
+    for (Py_ssize_t i = 0; i < selected->len; i++)
+        count += selects[i] != 0;
+    if (selected->itemsize != 1 || values->len != selected->len * bytes || to->itemsize != bytes ||
+        to->len < count * bytes)
+        PyErr_SetString(PyExc_TypeError, "keep_selected: the arrays do not fit together");
+    else
+        switch (bytes) {
+        case 1:
+            KEEP_EACH(1)
+        case 2:
+            KEEP_EACH(2)
+        case 4:
+            KEEP_EACH(4)
+        case 8:
+            KEEP_EACH(8)
+        default:
+            KEEP_EACH(bytes)
+        }
+    release_buffers(buffers, 3);
+    return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(count);
+}
+
 /* Gets the begins and lengths of runs. Returns 0, with an exception, unless they are int64 of equal size. */
 static int get_runs(const char *name, PyObject *const *args, Py_buffer *runs)
 {
@@ -439,6 +479,7 @@ static PyObject *rows_of_lookups(PyObject *module, PyObject *const *args, Py_ssi
 
 static PyMethodDef functions[] = {
     {"scatter_rows", (PyCFunction)(void (*)(void))scatter_rows, METH_FASTCALL, NULL},
+    {"keep_selected", (PyCFunction)(void (*)(void))keep_selected, METH_FASTCALL, NULL},
     {"rows_of_runs", (PyCFunction)(void (*)(void))rows_of_runs, METH_FASTCALL, NULL},
     {"units_of_runs", (PyCFunction)(void (*)(void))units_of_runs, METH_FASTCALL, NULL},
     {"copy_runs", (PyCFunction)(void (*)(void))copy_runs, METH_FASTCALL, NULL},

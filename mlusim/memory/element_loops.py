@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.arrays import Array, Integers
+from mlusim.arrays import Array, Flags, Integers
 from mlusim.units import ceil_div
 
 
@@ -35,6 +35,20 @@ def scatter_rows(to: Array, rows: Integers, origin: Array, origin_rows: Integers
 def _indices(rows: Integers) -> Integers:
     """Return row numbers of the type by which NumPy indexes; it converts others more slowly than `astype` does."""
     return rows.astype(np.int64, copy=False)
+
+
+def keep_selected(values: Array, selected: Flags, to: Array) -> int:
+    """Store the selected values one after the other, and return how many there are.
+
+    Args:
+        values: contiguous, of one axis.
+        selected: one for each value, contiguous.
+        to: of the element type of `values`, contiguous, of one axis, with room for those selected. What lies behind
+            them keeps its value. Shares no bytes with `values`.
+    """
+    positions = selected.nonzero()[0]
+    values.take(positions, out=to[: len(positions)], mode="clip")
+    return len(positions)
 
 
 def rows_of_lookups(
@@ -199,4 +213,5 @@ if not TYPE_CHECKING:
         from mlusim.memory import _element_loops as in_c
 
         rows_of_lookups, scatter_rows, sort_into_bins = in_c.rows_of_lookups, in_c.scatter_rows, in_c.sort_into_bins
+        keep_selected = in_c.keep_selected
         rows_of_runs, units_of_runs, copy_runs = in_c.rows_of_runs, in_c.units_of_runs, in_c.copy_runs

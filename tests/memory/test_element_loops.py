@@ -40,6 +40,7 @@ def test_the_compiled_package_uses_c():
     assert (IN_C is not None) == is_compiled()
     for name in (
         "copy_runs",
+        "keep_selected",
         "rows_of_lookups",
         "rows_of_runs",
         "scatter_rows",
@@ -85,6 +86,17 @@ def test_a_row_outside_is_an_error(loops, row):
         loops.scatter_rows(to, np.zeros(2, np.int32), values, rows)
     with pytest.raises(IndexError, match="index"):
         loops.scatter_rows(to, np.zeros(8, np.int32), values, None)
+
+
+@pytest.mark.parametrize("loops", LOOPS)
+@given(VALUES, st.lists(st.booleans(), max_size=70), st.integers(0, 3), st.integers(0))
+def test_selected_values_are_kept_in_order(loops, dtype, selected, room, seed):
+    rng = np.random.default_rng(seed)
+    values, to = random_values(rng, len(selected), dtype), random_values(rng, sum(selected) + room, dtype)
+    expected = [value for value, chosen in zip(values.tolist(), selected, strict=True) if chosen]
+    behind = to[len(expected) :].tolist()
+    assert loops.keep_selected(values, np.array(selected, bool), to) == len(expected)
+    assert to.tolist() == expected + behind
 
 
 @st.composite
@@ -260,6 +272,9 @@ def test_in_c_arrays_that_do_not_fit_are_an_error():
         IN_C.scatter_rows(values.copy(), integers, values, integers[:3])
     with pytest.raises(TypeError, match="takes 4 arguments, not 2"):
         IN_C.scatter_rows(values, integers)
+    for selected, room in ((np.ones(3, bool), 4), (np.ones(4, bool), 3), (np.ones(4, np.int16), 4)):
+        with pytest.raises(TypeError, match="keep_selected: the arrays do not fit together"):
+            IN_C.keep_selected(values, selected, np.empty(room, np.float32))
     with pytest.raises(TypeError, match="one length for each begin"):
         IN_C.copy_runs(values, values.copy(), integers, integers[:2])
     for index, axes, rows in ((integers[:3], integers, integers), (integers, integers.astype(np.int32), integers)):

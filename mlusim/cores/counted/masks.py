@@ -224,17 +224,8 @@ def _check_bins(name: str, size: int, bins: int, views: tuple[View, ...]) -> Non
 
 
 def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
-    values = src.raw().reshape(-1)
-    # Of an array of bool, NumPy finds the positions without branches.
-    positions = (mask.typed().reshape(-1) != 0).nonzero()[0]
-    count = len(positions)
-    target = dst.raw().reshape(-1)[:count]
-    # Masks that select everything are common.
-    if count == len(values):
-        target[...] = values
-    else:
-        values.take(positions, out=target, mode="clip")
-    counts.append(count)
+    selected = mask.typed().reshape(-1) != 0
+    counts.append(element_loops.keep_selected(src.raw().reshape(-1), selected, dst.raw().reshape(-1)))
 
 
 def _distribute(
