@@ -4,6 +4,7 @@ Every call:
   intrinsics               every intrinsic, by number
   call_record              what compiled code stores for a call, and the value that the call returns
   type_codes               the codes of the C types of the values
+  argument_rules           the types of arguments, which the compiler checks
 
 By kind:
   instruction_calls        vector and tensor instructions

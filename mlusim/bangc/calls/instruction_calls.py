@@ -17,7 +17,6 @@ from mlusim.bangc.calls.type_codes import (
     SIGNED,
     UNSIGNED,
     code_of_dtype,
-    dtype_of_code,
     kind_of,
     nbytes_of,
     on_board,
@@ -71,11 +70,6 @@ _ELEMENTS = {
     "unsigned_short": type_code(UNSIGNED, 2),
     "unsigned_int": type_code(UNSIGNED, 4),
 }
-# Intrinsics with these endings take a number as their second source, others a vector; these take either.
-_OF_NUMBERS = ("_scalar", "_const")
-_OF_EITHER = frozenset(
-    f"__bang_{name}" for name in ("div", "rem", "maximum", "fusion", "fcmpfilter", "sll", "srl", "sra")
-)
 # Numbers of arguments of conversions and fills with strides.
 _STRIDED_CONVERSIONS, _STRIDED_FILLS = (6, 7), (5, 7)
 
@@ -177,7 +171,7 @@ class SignatureCalls:
         if choice is None:
             if _segments(self._signatures, values) is not None:
                 return None
-            signature = _choose(self._name, self._signatures, codes)
+            signature = _choose(self._signatures, codes)
             floats = _counts_given_as_floats(signature, codes)
             choice = signature, _deciding(signature, codes), floats, _named_types(self._name, signature, codes)
             self._chosen[types] = choice
@@ -248,76 +242,29 @@ def _segments(signatures: list[CSignature], values: tuple[Any, ...]) -> list[tup
     return None
 
 
-def _choose(name: str, signatures: list[CSignature], codes: list[int]) -> CSignature:
+def _choose(signatures: list[CSignature], codes: list[int]) -> CSignature:
     """Return the signature with that many arguments and pointers in the same positions.
 
-    A number is accepted for a pointer: null is one. Raises `OperandError` for a pointer in the place of a number, and
-    for a number in the place of a vector.
+    A number is accepted for a pointer: null is one.
     """
     fitting = [signature for signature in signatures if signature.fewest <= len(codes) <= len(signature.arguments)]
     for signature in fitting:
-        pairs = list(zip(signature.arguments, codes, strict=False))
+        pairs = zip(signature.arguments, codes, strict=False)
         if all(argument.number or (code >= POINTER) == bool(argument.shape) for argument, code in pairs):
-            for position, (argument, code) in enumerate(pairs):
-                if argument.number:
-                    _check_vector_or_number(name, signature, position, is_vector=code >= POINTER)
             return signature
-    names = [argument.name for argument in fitting[0].arguments[: len(codes)]]
-    for position, (argument, code) in enumerate(zip(fitting[0].arguments, codes, strict=False)):
-        if code >= POINTER and argument.shape is None:
-            raise OperandError(
-                f"{name}: argument {position + 1}, {argument.name}, is a number, and a pointer was passed; the "
-                f"arguments are ({', '.join(names)})"
-            )
-        if argument.shape and not argument.number and code < POINTER and kind_of(code) in (FLOAT, BFLOAT):
-            raise OperandError(
-                f"{name}: argument {position + 1}, {argument.name}, is a pointer, and a number was passed; the "
-                f"arguments are ({', '.join(names)})"
-            )
     return fitting[0]
 
 
-def _check_vector_or_number(name: str, signature: CSignature, position: int, *, is_vector: bool) -> None:
-    """Raise `OperandError` for a vector in the place of a number or the reverse: the name says which (B)."""
-    takes_number = name.endswith(_OF_NUMBERS)
-    if is_vector != takes_number or name.startswith("__cn_vector_") or name in _OF_EITHER:
-        return
-    names = {other for other in BY_INTRINSIC if BY_INTRINSIC[other].name == signature.instruction.name}
-    others = sorted(other for other in names if other.endswith(_OF_NUMBERS) != takes_number)
-    passed, taken = ("a vector", "a number") if is_vector else ("a number", "a vector")
-    remedy = f"call {others[-1]}" if others else "pass a number" if takes_number else "fill an array with it"
-    raise OperandError(
-        f"{name}: argument {position + 1}, {signature.arguments[position].name}, is {taken}, and {passed} was passed; "
-        f"{remedy}"
-    )
-
-
 def _named_types(name: str, signature: CSignature, codes: list[int]) -> list[int]:
-    """Return the codes with the element types that the name of a conversion states.
-
-    Signs may differ: `char` has one or not, by the compiler. `__bang_int2float` also takes the bits of integers in an
-    array of floats (B). Raises `OperandError` for other types.
-    """
+    """Return the codes with the element types that the name of a conversion states; signs and bits may differ."""
     cast = conversion(name)
     if cast is None:
         return codes
     source, target, _ = cast
-    named = list(codes)
-    for position, argument in enumerate(signature.arguments[: len(codes)]):
-        if argument.shape is None:
-            continue
-        wanted, passed = target if argument.name == "dst" else source, dtype_of_code(codes[position])
-        code = POINTER | code_of_dtype(wanted)
-        integers = wanted.kind in "iu" and passed.kind in "iu" and kind_of(codes[position])
-        bits = name.startswith("__bang_int2float") and passed == target
-        if passed != wanted and not (passed.itemsize == wanted.itemsize and (integers or bits)):
-            has = passed.name if kind_of(codes[position]) else "void or a record"
-            raise OperandError(
-                f"{name}: {argument.name} must point to {wanted.name}, and a pointer to {has} was passed; cast the "
-                "pointer, or call the conversion of these types"
-            )
-        named[position] = code
-    return named
+    return [
+        code if argument.shape is None else POINTER | code_of_dtype(target if argument.name == "dst" else source)
+        for argument, code in zip(signature.arguments, codes, strict=False)
+    ]
 
 
 def _refuse_int4(signature: CSignature, codes: list[int]) -> None:

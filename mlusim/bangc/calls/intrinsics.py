@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.calls import copy_calls
+from mlusim.bangc.calls.argument_rules import argument_rules
 from mlusim.bangc.calls.assembly import run_statement
 from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.calls.device_calls import device_calls
@@ -24,6 +25,7 @@ from mlusim.bangc.calls.host_calls import ADDRESSES, HOST_CALLS
 from mlusim.bangc.calls.instruction_calls import SignatureCalls, result_types, vector_intrinsics
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import KINDS
+from mlusim.cores.instructions.c_signatures import CSignature
 from mlusim.cores.scalar import access
 from mlusim.cores.synchronisation import locks, syncs
 from mlusim.cores.synchronisation.barrier import BARRIERS
@@ -49,6 +51,7 @@ class Intrinsic:
     handler: Handler
     returns: str | Mapping[int, str] = "void"
     prepare: Prepare | None = None
+    signatures: tuple[CSignature, ...] = ()
 
     def result(self, arity: int) -> str:
         """Return the C++ return type with that many arguments."""
@@ -254,7 +257,9 @@ def intrinsics() -> tuple[Intrinsic, ...]:
         if name not in known:
             results = result_types(signatures)
             calls = SignatureCalls(name, signatures)
-            known[name] = Intrinsic(name, tuple(sorted(results)), calls.issue, results, calls.prepare)
+            known[name] = Intrinsic(
+                name, tuple(sorted(results)), calls.issue, results, calls.prepare, tuple(signatures)
+            )
     return tuple(known[name] for name in sorted(known))
 
 
@@ -315,8 +320,10 @@ def declarations(wanted: Iterable[str]) -> str:
             rooms = (f", uint64_t(__builtin_object_size((const void *)a{k}, 0))" for k in ADDRESSES.get(name, ()))
             arguments += "".join(rooms)
             call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
+            rules = argument_rules(name, intrinsic.signatures, arity)
+            checks = "".join(f'static_assert({condition}, "{rule}"); ' for condition, rule in rules)
             body = f"{call};" if returned == "void" else f"return ::mlusim::result<{returned}>({call});"
-            declare(template, returned, name, parameters, body)
+            declare(template, returned, name, parameters, checks + body)
             if takes_handles:
                 # Objects that convert to a queue or a pointer are not copied: they may own it.
                 template = f"template <{types}, typename ::std::enable_if<({handles}), int>::type = 0> "

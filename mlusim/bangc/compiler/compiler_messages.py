@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.entries import ENTRIES, MAIN
+from mlusim.bangc.compiler.headers import DECLARATIONS
 from mlusim.bangc.compiler.undeclared_names import OWN, is_of_library
 from mlusim.errors import nearest
 
@@ -65,6 +66,13 @@ _RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[
 # A type and a constant of the vendor's libraries that the headers lack, as their stand-ins appear in a message.
 _FOREIGN_TYPE = re.compile(r" [{(]aka [\u2018']mlusim::Foreign[^\u2018\u2019']*[\u2019'][})]")
 _FOREIGN_CONSTANT = re.compile(r"error: .*mlusim::ForeignConstant")
+# A rule for the arguments of an intrinsic, which the headers check where its template is instantiated: by g++ after the
+# lines that say for which types and for which call, by clang before them.
+_RULE = re.compile(r"error: static assertion failed.*?: (__\w+: .+)")
+_INSTANCE = re.compile(r"In instantiation of .*\[with (A0 = .+)\]|specialization '__\w+<(.*)>' requested here")
+_CALLED_AT = re.compile(r"(.+?):(\d+):\d+:(?: +required from| .* requested here)")
+_BEFORE_RULE = re.compile(r"^In file included| +from |: In | required from ")
+_NEXT_MESSAGE = re.compile(rf"{_BEFORE_RULE.pattern}|: (?:fatal error|error|warning):")
 _HEADERS = str(Path(__file__).parent.parent / "include")
 # The lines that are appended to a file.
 _ENTRY_EXCERPTS = re.compile(rf"^({ENTRIES}:[^\n]*)(?:\n +\d* \|[^\n]*)+", re.MULTILINE)
@@ -73,7 +81,8 @@ _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 
 def compiler_text(text: str, path: Path) -> str:
     """Return the compiler's messages from the first error on."""
-    lines = _with_array_sizes(_with_qualifiers([line for line in text.splitlines() if line.strip()]))
+    lines = _with_rules_at_calls([line for line in text.splitlines() if line.strip()])
+    lines = _with_array_sizes(_with_qualifiers(lines))
     lines = _without_headers(_with_foreign_constants(_with_words_of_launches(_with_configurations(lines))))
     lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
@@ -87,6 +96,36 @@ def compiler_text(text: str, path: Path) -> str:
     shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
     shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
     return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
+
+
+def _with_rules_at_calls(lines: list[str]) -> list[str]:
+    """State each rule for the arguments of an intrinsic once, at the call, with the types that it passes."""
+    shown: list[str] = []
+    calls = set()
+    at = 0
+    while at < len(lines):
+        rule = _RULE.search(lines[at])
+        at += 1
+        if rule is None or str(DECLARATIONS) not in lines[at - 1]:
+            shown.append(lines[at - 1])
+            continue
+        around: list[str] = []
+        while shown and _BEFORE_RULE.search(shown[-1]):
+            around.insert(0, shown.pop())
+        while at < len(lines) and not _NEXT_MESSAGE.search(lines[at]):
+            around.append(lines[at])
+            at += 1
+        call = next(filter(None, map(_CALLED_AT.match, around)), None)
+        types = next(filter(None, map(_INSTANCE.search, around)), None)
+        # g++ says for the first of several rules what call it is.
+        if call is None or types is None or call[0] in calls:
+            continue
+        calls.add(call[0])
+        passed = re.findall(r"\bA\d+ = ([^;]+)", types[1]) if types[1] else _types(types[2])
+        words = ", ".join(passed).replace("_Float16", "half").replace(" *", "*")
+        shown.append(f"{call[1]}:{call[2]}: error: {rule[1]}; the call passes ({words})")
+        shown += [f"{call[2]:>5} | {line.rstrip()}" for line in _lines_of(call[1])[int(call[2]) - 1 : int(call[2])]]
+    return shown
 
 
 def _with_foreign_constants(lines: list[str]) -> list[str]:

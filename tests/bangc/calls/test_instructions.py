@@ -10,7 +10,7 @@ import pytest
 import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc import Module
-from mlusim.errors import OperandError
+from mlusim.errors import CompileError, OperandError
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -146,28 +146,65 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
         ),
         (
             "__bang_half2float(b, a, 64)",
-            "__bang_half2float: src must point to float16, and a pointer to float32 was passed; cast",
+            r"__bang_half2float: src must point to float16; cast .*; the call passes \(float\*, float\*, int\)",
         ),
         (
             "__bang_float2int(h, a, 64, 0)",
-            "__bang_float2int: dst must point to int32, and a pointer to float16 was passed",
+            r"__bang_float2int: dst must .* \(half\*, float\*, int, int\)",
         ),
         (
             "__bang_float2half((void *)h, a, 64)",
-            "__bang_float2half: dst must point to float16, and a pointer to void or a record was",
+            r"__bang_float2half: dst must .* \(void\*, float\*, int\)",
         ),
-        ("__bang_floor(a, a, 64)", "floor of .*: they overlap"),
+        (
+            "__bang_add(a, b, h, 64)",
+            r"__bang_add: dst, src0 and src1 must point to one element type; .* passes \(float\*, float\*, half\*, int\)",
+        ),
+        (
+            "__bang_maskmove(a, b, h, 64)",
+            "__bang_maskmove: src and mask must point to elements of the same width; ",
+        ),
+        ("ADDED(a, h)", "__bang_add: dst, src0 and src1 must point to one element type"),
     ],
 )
-def test_operands_of_another_kind_or_type_are_errors(call: str, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("syntax_only", [False, True])
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("ziglang", marks=pytest.mark.slow)])
+def test_arguments_of_another_kind_or_type_are_errors_in_code_that_never_runs(
+    call: str, message: str, compiler: str, syntax_only: bool, tmp_path: Path
+) -> None:
     file = tmp_path / "typed.mlu"
     file.write_text(
-        "#include <bang.h>\n__mlu_entry__ void k(float *x) {\n  __nram__ float a[64], b[64];\n  __nram__ half h[64];\n"
-        f"  if (__is_mpu()) return;\n  {call};\n}}\n"
+        "#include <bang.h>\n#define ADDED(x, y) __bang_add(x, x, y, 64)\n__mlu_entry__ void k(int n) {\n"
+        f"  __nram__ float a[64], b[64];\n  __nram__ half h[64];\n  if (n < 0) {call};\n}}\n"
+    )
+    with pytest.raises(CompileError, match=rf"typed\.mlu:6: error: {message}") as raised:
+        bangc.compile(file, compiler=compiler, syntax_only=syntax_only)
+    # One error, and the line of the file.
+    assert len(str(raised.value).splitlines()) == 3
+    assert str(raised.value).endswith(f"    6 |   if (n < 0) {call};")
+
+
+def test_a_rule_of_arguments_is_stated_at_the_line_of_a_template(tmp_path: Path) -> None:
+    file = tmp_path / "typed.mlu"
+    file.write_text(
+        "#include <bang.h>\ntemplate <typename T> __mlu_func__ void to(T *a, half *h) {\n"
+        "  __bang_sub(a, a, h, 64);\n}\n__mlu_entry__ void k() {\n  __nram__ half h[64];\n  __nram__ short s[64];\n"
+        "  to(h, h);\n  to(s, h);\n}\n"
+    )
+    passed = r"\(short( int)?\*, short( int)?\*, half\*, int\)"
+    with pytest.raises(CompileError, match=rf"typed\.mlu:3: error: __bang_sub: .* the call passes {passed}"):
+        bangc.compile(file)
+
+
+def test_a_result_in_place_that_the_header_forbids_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "typed.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(float *x) {\n  __nram__ float a[64];\n  if (__is_mpu()) return;\n"
+        "  __bang_floor(a, a, 64);\n}\n"
     )
     device = Device()
     device.launch(bangc.compile(file)["k"], device.alloc(64, "float32"), dim=1, kind="BLOCK")
-    with pytest.raises(OperandError, match=rf"typed\.mlu:6, at .*: {message}"):
+    with pytest.raises(OperandError, match=r"typed\.mlu:5, at .*: floor of .*: they overlap"):
         device.synchronize()
 
 

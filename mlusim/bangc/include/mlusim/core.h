@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <exception>
+#include <initializer_list>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -135,6 +136,31 @@ template <class T>
 struct Taken<T, std::enable_if_t<std::is_class<T>::value && !std::is_class<decltype(+std::declval<T &>())>::value>> {
     using type = decltype(+std::declval<T &>());
 };
+
+// Of an argument as an instruction takes it: whether it is a pointer or a float, and the element that a pointer points to:
+// 0 for numbers and null, bytes for void and records. A rule of an intrinsic compares elements or their widths.
+template <class A> constexpr uint64_t taken() { return code<typename Taken<A>::type>(); }
+template <class A> constexpr bool is_pointer() { return taken<A>() >> 16; }
+template <class A> constexpr bool is_float() { return taken<A>() >> 8 == FLOAT || taken<A>() >> 8 == BFLOAT; }
+template <class A> constexpr uint64_t element() {
+    if (!is_pointer<A>() || std::is_null_pointer<A>::value) return 0;
+    return taken<A>() & 0xff00 ? taken<A>() & 0xffff : UNSIGNED << 8 | 1;
+}
+template <class A> constexpr uint64_t width() { return element<A>() & 0xff; }
+constexpr bool agree(std::initializer_list<uint64_t> values) {
+    uint64_t first = 0;
+    for (uint64_t value : values) {
+        if (first && value && value != first) return false;
+        if (!first) first = value;
+    }
+    return true;
+}
+// Whether it points to elements of a type, or is null. Integers may have another sign.
+template <class A, uint64_t wanted> constexpr bool is_element() {
+    constexpr uint64_t found = taken<A>() & 0xffff, kind = found >> 8;
+    constexpr bool integers = wanted >> 8 <= UNSIGNED && (kind == SIGNED || kind == UNSIGNED);
+    return !element<A>() || found == wanted || (integers && found % 256 == wanted % 256);
+}
 
 template <class... A>
 MLUSIM_PLAIN inline uint64_t issue(int op, const char *file, int line, const A &...arguments) {

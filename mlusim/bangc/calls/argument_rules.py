@@ -1,0 +1,92 @@
+"""Rules for the types of an intrinsic's arguments. The C++ compiler checks every call, also one that never runs.
+
+A rule is a condition in C++ on the types `A0`, `A1`, ... of the arguments, and the text of the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mlusim.bangc.calls.type_codes import code_of_dtype
+from mlusim.cores.instructions.c_signatures import CSignature
+from mlusim.cores.instructions.conversion import conversion
+from mlusim.cores.instructions.record import Match
+from mlusim.cores.instructions.table import BY_INTRINSIC
+
+# Intrinsics with these endings take a number as their second source, others a vector; these take either.
+_OF_NUMBERS = ("_scalar", "_const")
+_OF_EITHER = frozenset(
+    f"__bang_{name}" for name in ("div", "rem", "maximum", "fusion", "fcmpfilter", "sll", "srl", "sra")
+)
+Rule = tuple[str, str]
+
+
+def argument_rules(name: str, signatures: Sequence[CSignature], count: int) -> list[Rule]:
+    """Return the rules for calls of an intrinsic with that many arguments: what all its argument lists require."""
+    fitting = [signature for signature in signatures if signature.fewest <= count <= len(signature.arguments)]
+    # A call with strides has the arguments of one without, then the strides.
+    fitting = fitting or [signature for signature in signatures[:1] if len(signature.arguments) < count]
+    rules = [dict.fromkeys(_rules(name, signature, count)) for signature in fitting]
+    return [rule for rule in rules[0] if all(rule in other for other in rules)] if rules else []
+
+
+def _rules(name: str, signature: CSignature, count: int) -> Iterator[Rule]:
+    arguments = signature.arguments[:count]
+    listed = f"; the arguments are ({', '.join(argument.name for argument in arguments)})"
+    for position, argument in enumerate(arguments):
+        what, kind = f"{name}: argument {position + 1}, {argument.name}, is ", f"A{position}"
+        if argument.number:
+            yield from _vector_or_number(name, signature, position, what)
+        elif argument.shape is None:
+            yield f"!::mlusim::is_pointer<{kind}>()", f"{what}a number, and a pointer was passed{listed}"
+        else:
+            yield f"!::mlusim::is_float<{kind}>()", f"{what}a pointer, and a number was passed{listed}"
+    pointers = {argument.name: f"A{position}" for position, argument in enumerate(arguments) if argument.shape}
+    cast = conversion(name)
+    if cast is None:
+        yield from _matches(name, signature, pointers)
+        return
+    # Signs may differ: `char` has one or not, by the compiler. `__bang_int2float` also takes the bits of integers in an
+    # array of floats (B).
+    for pointer, kind in pointers.items():
+        wanted = cast[1] if pointer == "dst" else cast[0]
+        codes = [code_of_dtype(wanted)] + [code_of_dtype(cast[1])] * name.startswith("__bang_int2float")
+        accepted = " || ".join(f"::mlusim::is_element<{kind}, {code}>()" for code in dict.fromkeys(codes))
+        remedy = "cast the pointer, or call the conversion of its type"
+        yield accepted, f"{name}: {pointer} must point to {wanted.name}; {remedy}"
+
+
+def _vector_or_number(name: str, signature: CSignature, position: int, what: str) -> Iterator[Rule]:
+    """Yield the rule for a source that is a vector or a number: the name says which (B)."""
+    if name.startswith("__cn_vector_") or name in _OF_EITHER:
+        return
+    takes_number = name.endswith(_OF_NUMBERS)
+    names = {other for other in BY_INTRINSIC if BY_INTRINSIC[other].name == signature.instruction.name}
+    others = sorted(other for other in names if other.endswith(_OF_NUMBERS) != takes_number)
+    taken, passed = ("a number", "a vector") if takes_number else ("a vector", "a number")
+    remedy = f"call {others[-1]}" if others else "pass a number" if takes_number else "fill an array with it"
+    condition = f"{'!' if takes_number else ''}::mlusim::is_pointer<A{position}>()"
+    yield condition, f"{what}{taken}, and {passed} was passed; {remedy}"
+
+
+def _matches(name: str, signature: CSignature, pointers: dict[str, str]) -> Iterator[Rule]:
+    """Yield the rules for operands that have the element type of the first source, or its width."""
+    by_value = {argument.types for argument in signature.arguments}
+    operands = [
+        operand
+        for operand in signature.instruction.operands
+        if operand.name in pointers and operand.name not in by_value
+    ]
+    same = [operand.name for operand in operands if operand.match is Match.SAME]
+    wide = [operand.name for operand in operands if operand.match is Match.WIDTH]
+    first = same[-1:] or [operand.name for operand in operands[:1]]
+    for function, group, rule in (
+        ("element", same, "one element type; convert one first, or cast its pointer to the type of its values"),
+        ("width", [*first, *wide], "elements of the same width; convert one first"),
+    ):
+        if len(group) > 1:
+            values = ", ".join(f"::mlusim::{function}<{pointers[pointer]}>()" for pointer in group)
+            yield (
+                f"::mlusim::agree({{{values}}})",
+                f"{name}: {', '.join(group[:-1])} and {group[-1]} must point to {rule}",
+            )
