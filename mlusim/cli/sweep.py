@@ -297,7 +297,8 @@ def _plotter(
 ) -> Callable[[Sweep], Path] | None:
     """Return the function that draws the picture, checked before anything runs; None without --picture."""
     from mlusim.analysis.sweep_plot import check_plot
-    from mlusim.explore.point import FIGURES, Point
+    from mlusim.explore.point import Point
+    from mlusim.explore.point_figures import FIGURES
 
     if plot is None and against is None and picture is None:
         return None
@@ -307,7 +308,7 @@ def _plotter(
         raise InputError(f"--picture {path}: name a .png or .svg file")
     check_file("--picture", str(path))
     rows = [dict(point.columns if isinstance(point, Point) else point.row) for point in axes.points()]
-    column = check_plot(rows, axes.columns(), metrics, against, FIGURES)
+    column = check_plot(rows, axes.columns(), metrics, against, [*FIGURES])
 
     def draw(sweep: Sweep) -> Path:
         sweep.plot(path, metrics=metrics, against=column)

@@ -7,7 +7,7 @@ Sweeps:
   sweeping, table          `mlusim.sweep`, and its table as a file; `table_cells`: as text
   axis_arguments           the axes given by the arguments of `sweep`; `axis_values`: lists, ranges and units;
                            `setting_values`: those of a setting, of the type of its default
-  axes, point              all combinations; one of them, its key and its run
+  axes, point              all combinations; one of them, its key and its run; `point_figures`: what its row shows
   model_hash               the part of a key that stands for mlusim
   runner, store            processes or a cluster; finished points in an SQLite file
   tuning, tuning_search    `mlusim.tune`, and the plans that it tries; `point_commands`: how to run the best one

@@ -10,7 +10,8 @@ from typing import Any
 
 from mlusim.errors import BoardError, InputError
 from mlusim.explore.kernel_call import without_folder
-from mlusim.explore.point import FIGURES, PLAN_FIGURES, STEADY_FIGURES, USABLE_NRAM, Point, option_json
+from mlusim.explore.point import USABLE_NRAM, Point, option_json
+from mlusim.explore.point_figures import FIGURES, PLAN_FIGURES, STEADY_FIGURES
 from mlusim.explore.store import IMPOSSIBLE, Outcome
 from mlusim.explore.user_kernels import UserKernel
 from mlusim.hardware import Board

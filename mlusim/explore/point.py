@@ -18,6 +18,7 @@ from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
 from mlusim.explore.kernel_call import KernelCall, absolute, contents
 from mlusim.explore.model_hash import model_hash
+from mlusim.explore.point_figures import figures_of
 from mlusim.explore.python_files import importable_from, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.explore.user_kernels import restored
@@ -25,27 +26,11 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import command_of
 from mlusim.planning.split import MORE_NRAM
-from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
-    from mlusim.analysis.lower_bound import LowerBound
-    from mlusim.analysis.metrics import Metrics
     from mlusim.explore.axes import Axes
-    from mlusim.log import Log
     from mlusim.ops.call import Call
-    from mlusim.planning.plan import Plan
-    from mlusim.results.result import Result
 
-# Columns of a finished point's figures; the plan's figures exist only for operators.
-PLAN_FIGURES = ("plan_strategy", "tier", "tasks", "tiles", "plan_nram_bytes")
-FIGURES = (
-    *("time_us", "time_ps", "cycles", "lower_bound_us", "bus_read_bytes", "bus_write_bytes", "requested_bytes"),
-    *("compulsory_bytes", "traffic_ratio", "io_efficiency", "compute_efficiency", "peak_nram_bytes", "peak_sram_bytes"),
-    *("copies", "launches", "transfer_us", "bandwidth_wait_us", "on_chip_copy_us", "vector_us", "scalar_us"),
-    *("dma_latency_us", "sync_us", "issue_us", "launch_us", "idle_us"),
-)
-
-STEADY_FIGURES = ("extrapolated_us", "bound_us")
 # The column of the NRAM that a kernel may use.
 USABLE_NRAM = "nram_usable_bytes"
 
@@ -185,17 +170,13 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     call = _prepare(payload, board)
     steady = bool(payload.get("steady"))
     result = run(call, data=payload["data"], check=False, steady=steady)
-    plan = call.plan
-    figures = _plan_figures(plan) | _figures(result.metrics, result.lower_bound, result.log, board)
-    return figures | (_steady_figures(result) if steady else {})
+    return figures_of(result, call.plan, steady=steady)
 
 
 def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     steady = bool(payload.get("steady"))
     result = kernel_call(payload).timed(board, data=payload["data"], steady=steady)
-    tasks = sum(launch.dim[0] * launch.dim[1] * launch.dim[2] for launch in result.log.launches)
-    figures = {"tasks": tasks} | _figures(result.metrics, result.lower_bound, result.log, board)
-    return figures | (_steady_figures(result) if steady else {})
+    return figures_of(result, None, steady=steady)
 
 
 def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
@@ -212,47 +193,3 @@ def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
         launch=launch,
         seed=payload["seed"],
     )
-
-
-def _plan_figures(plan: Plan) -> dict[str, Any]:
-    return {
-        "plan_strategy": plan.strategy,
-        "tier": plan.tier,
-        "tasks": plan.tasks if plan.tier else 0,
-        "tiles": len(plan.tiles),
-        "plan_nram_bytes": plan.nram_bytes,
-    }
-
-
-def _steady_figures(result: Result) -> dict[str, Any]:
-    steady = result.steady
-    return {"extrapolated_us": steady.skipped_ps / PS_PER_US, "bound_us": steady.bound_ps / PS_PER_US}
-
-
-def _figures(metrics: Metrics, bound: LowerBound, log: Log, board: Board) -> dict[str, Any]:
-    core_time_ps = metrics.core_time_ps
-    bus, compulsory = metrics.bus_bytes, sum(metrics.compulsory_bytes.values())
-    return {
-        "tensors": " ".join(
-            f"{tensor.name}={tensor.dtype}:{','.join(map(str, tensor.shape))}" for tensor in log.tensors
-        ),
-        "time_us": metrics.time_ps / PS_PER_US,
-        "time_ps": metrics.time_ps,
-        "cycles": metrics.cycles,
-        "lower_bound_us": bound.time_ps / PS_PER_US,
-        "bus_read_bytes": bus["read"],
-        "bus_write_bytes": bus["write"],
-        "requested_bytes": sum(metrics.bytes_requested.values()),
-        "compulsory_bytes": compulsory,
-        "traffic_ratio": sum(bus.values()) / compulsory if compulsory else 0.0,
-        "io_efficiency": metrics.io_efficiency,
-        "compute_efficiency": metrics.compute_efficiency,
-        "peak_nram_bytes": metrics.peak_nram_bytes,
-        "peak_sram_bytes": metrics.peak_sram_bytes,
-        "copies": sum(count for name, count in metrics.operations.items() if name.startswith("memcpy")),
-        "launches": len(log.launches),
-        **{
-            f"{cause}_us": spent / board.cores / PS_PER_US if core_time_ps else 0.0
-            for cause, spent in metrics.where_time_went.items()
-        },
-    }

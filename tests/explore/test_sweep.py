@@ -13,7 +13,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError
 from mlusim.explore import read_sweep
 from mlusim.explore.axes import changed_board
-from mlusim.explore.point import FIGURES, PLAN_FIGURES
+from mlusim.explore.point_figures import FIGURES, PLAN_FIGURES
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import COMMANDS
 from sweeping_here import SHAPE, X4, here
