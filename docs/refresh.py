@@ -1,7 +1,7 @@
 """Run every example of README.md and docs/*.md, and write its output below it.
 
-    python docs/refresh.py            rewrite the outputs
-    python docs/refresh.py --images   also draw the picture of a sweep in docs/images
+    python docs/refresh.py [PAGE]...   rewrite the outputs, of all pages or of those named
+    python docs/refresh.py --images    also draw the picture of a sweep in docs/images
 
 The tests call `refreshed` and fail if the output on a page is out of date. In a page,
 
@@ -158,7 +158,8 @@ def draw() -> None:
 def main() -> None:
     """Rewrite the pages that are out of date."""
     sys.path.insert(0, str(ROOT))
-    for path in PAGES:
+    chosen = [Path(name).resolve() for name in sys.argv[1:] if not name.startswith("-")]
+    for path in chosen or PAGES:
         with tempfile.TemporaryDirectory() as folder:
             text = refreshed(path, Path(folder))
         if text != path.read_text(encoding="utf-8"):

@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.cli import main
+from mlusim.cli.operators import SUMMARIES
 
 EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 COMMANDS = ["run", "verify", "compare", "diff", "inspect", "devices", "report", "retime", "sweep", "tune", "completion"]
-OPERATORS = [
-    *("reverse", "gather", "gather_nd", "scatter", "cast", "bitcast_convert", "tin_shift", "reverse_sequence"),
-    "index_select",
-    "k.py:add",
-]
+OPERATORS = [*SUMMARIES, "k.py:add"]
 OPTIONS = [
     "--shape",
     "--axis",
