@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, TypeGuard
@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import FLOAT32
-from mlusim.errors import InputError, it_has, shown
+from mlusim.errors import InputError, it_has, nearest, shown
 from mlusim.explore.axes import CORES, Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
 from mlusim.explore.point import USABLE_NRAM
@@ -23,6 +23,8 @@ from mlusim.host.steady.steady import check_steady
 from mlusim.inputs import as_count, as_mapping, as_shape, as_text, as_texts, as_tuple, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
 
+# Parameters of both `sweep` and `tune`.
+_OF_ALL = ("shape", "dtype", "device", "strategy", "arguments", "seed", "db", "workers", "progress", "settings")
 _LAUNCH = ("dim", "kind", "theory_ops")
 
 
@@ -94,6 +96,10 @@ def _check_has_none(operation: str, *, arguments: Sequence[str], settings: Mappi
 def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> Axes:
     """Return the axes that an operator has: its element types, strategies and options."""
     command = command_of(operation)
+    known = [attribute.name for attribute in command.all_attributes]
+    for name in options:
+        if name not in (*known, command.operator.data_option):
+            raise InputError(f"{name}: {operation} has no such option; {_near(name, known)}{it_has(known)}")
     if shape is None:
         raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
     if command.operator.data_option != "dtype":
@@ -109,6 +115,11 @@ def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtyp
         strategies=_strategies(command, options, strategy),
         options=options,
     )
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """Suggest an option for an unknown one: of the operator or kernel, or a parameter of every sweep and tuning."""
+    return nearest(name, [*known, *_OF_ALL])
 
 
 def _dtypes(dtype: Any) -> list[Any]:
@@ -146,7 +157,7 @@ def _own_kernel(
     if unknown:
         raise InputError(
             f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; "
-            f"{it_has(kernel.settings, unknown[0])}"
+            f"{_near(unknown[0], kernel.settings)}{it_has(kernel.settings)}"
         )
     settings = with_texts_parsed(settings, kernel.settings)
     return Axes(operator=name, kernel=kernel, dtypes=_dtypes(dtype), options=settings, launch=launch)

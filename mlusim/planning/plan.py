@@ -19,7 +19,7 @@ from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import dtype_of
 from mlusim.errors import PlanError, shown
 from mlusim.hardware import Board, board
-from mlusim.inputs import as_count, as_shape, as_text, check_is
+from mlusim.inputs import as_count, as_shape, as_text, check_flags, check_is
 from mlusim.planning import plan_text
 from mlusim.planning.tiles import Tile, Tiles, check_cover
 from mlusim.units import format_bytes, plural
@@ -199,6 +199,7 @@ class Plan:
 
     def to_json(self, *, boxes: bool = True) -> dict[str, Any]:
         """Return the plan as JSON types; the unit of a number is the suffix of its key. `boxes`: include every tile."""
+        check_flags(boxes=boxes)
         return plan_text.to_json(self, boxes=boxes)
 
     def explain(self) -> str:

@@ -23,6 +23,7 @@ MORE_NRAM = "give the board more nram_bytes or fewer nram_reserved_bytes"
 _A_BOARD = "pass mlusim.board(NAME), or the board of a device"
 # segnum is the number of segments minus one (B), so one strided copy transfers up to this many rows.
 MAX_SEGMENTS = MAX_SEGNUM + 1
+_MAX_PARTS = 2**31 - 1  # as elements of a tensor that is not "large" (K)
 
 
 def max_loops(board: Board) -> int:
@@ -71,6 +72,7 @@ def run_lengths(count: int, tasks: int) -> Integers:
     """Return the length of each task's run in `in_runs`."""
     as_count("runs: count", count, least=0)
     as_count("runs: tasks", tasks)
+    _check_parts(f"runs: count={count}, tasks={tasks}", count, max(count, tasks))
     quotient, remainder = divmod(count, tasks)
     return np.where(np.arange(tasks) < remainder, quotient + 1, quotient)
 
@@ -79,6 +81,7 @@ def cut(extent: int, size: int) -> Cuts:
     """Cut an extent into parts of `size`, the last one possibly shorter; return starts and stops."""
     as_count("cut: extent", extent, least=0)
     as_count("cut: size", size)
+    _check_parts(f"cut: extent={extent}, size={size}", extent, ceil_div(extent, size))
     starts = np.arange(0, extent, size, dtype=np.int64)
     return starts, np.minimum(starts + size, extent)
 
@@ -87,8 +90,15 @@ def cut_evenly(extent: int, parts: int) -> Cuts:
     """Cut an extent into `parts` parts that differ by at most one; return starts and stops."""
     as_count("cut_evenly: extent", extent, least=0)
     as_count("cut_evenly: parts", parts)
+    _check_parts(f"cut_evenly: extent={extent}, parts={parts}", extent, parts)
     bounds = np.arange(parts + 1, dtype=np.int64) * extent // parts
     return bounds[:-1], bounds[1:]
+
+
+def _check_parts(given: str, extent: int, parts: int) -> None:
+    """Raise `InputError` for more parts than can be listed, and for extents beyond 64 bits."""
+    if parts > _MAX_PARTS or extent > np.iinfo(np.int64).max // max(parts, 1):
+        raise InputError(f"{given}: at most {_MAX_PARTS} parts, and 64 bits for extent x parts; use a smaller extent")
 
 
 def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integers]:

@@ -219,6 +219,11 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         ({"device": 3}, r"3 is not a board: name a preset or a TOML file, or pass a Board"),
         ({"strategy": "tihgt"}, r"strategy='tihgt': did you mean tight\? .*"),
         ({"colour": 1}, r"colour: tin_shift has no such option; it has backward, rule, groups"),
+        (
+            {"shape": None, "shpae": (2, 8)},
+            r"shpae: tin_shift has no such option; did you mean shape\? it has backward, .*",
+        ),
+        ({"strategi": "tight"}, r"strategi: tin_shift has no such option; did you mean strategy\? it has backward, .*"),
         ({"vary": {"clock": 1}}, r"a board has no parameter 'clock' to vary; did you mean clock_hz\? .*"),
         ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is not a whole number"),
         ({"vary": {"name": ["x"]}}, r"a board has no parameter 'name' to vary.*"),
