@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.cores.synchronisation.locks import LOCK_NAMES, lock_number
 from mlusim.log import NONE, Log
 from mlusim.log_tables import task_names
@@ -60,6 +61,8 @@ def deadlock(run: Run) -> Finding | None:
     )
     jobs = {order.job[task] for tasks in tasks_of.values() for task in tasks}
     returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and order.job[task] in jobs]
+    kinds = [BARRIERS[awaited.operation] for awaited in tasks_of if awaited.operation in BARRIERS]
+    missing = [] if all(kind.within_cluster for kind in kinds) else returned
     at = "; ".join(
         f"{site.location} {_names(log, order.task[positions].tolist())}"
         for site, positions in zip(sites, by_line.values(), strict=True)
@@ -83,7 +86,7 @@ def deadlock(run: Run) -> Finding | None:
             "waiting": len(waiting),
             "returned": len(returned),
             "barriers": [str(awaited) for awaited in tasks_of],
-            "clusters": sorted({log.tasks[task].cluster for tasks in tasks_of.values() for task in tasks}),
+            "clusters": sorted({log.tasks[task].cluster for tasks in (*tasks_of.values(), missing) for task in tasks}),
         },
     )
 

@@ -49,6 +49,18 @@ def leaves_most_unread(run: Run, row: int) -> bool:
     return 2 * len(are_read(near, own)) < int(own.sum())
 
 
+def leaves_part_unread(run: Run, row: int) -> bool:
+    """Return whether the line of a write also writes parts of its buffer that nothing ever reads."""
+    accesses, line_of = run.accesses, run.order.line_of
+    rows = np.flatnonzero(accesses.alloc == accesses.alloc[row])
+    reads = rows[~accesses.write[rows]]
+    written = rows[accesses.write[rows] & (line_of[accesses.record[rows]] == line_of[accesses.record[row]])]
+    parts = np.unique(np.stack([accesses.low[written], accesses.high[written]]), axis=1)
+    return not all(
+        ((accesses.low[reads] < high) & (accesses.high[reads] > low)).any() for low, high in parts.T.tolist()
+    )
+
+
 def replaced_before(run: Run, read: int) -> int:
     """Return the first write of a task to the buffer of its read, and before it, that replaces an unread result; or -1.
 

@@ -25,7 +25,7 @@ from mlusim.verifier.races.ordered_otherwise import drop_ordered
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.race_findings import between_tasks, within_task
 from mlusim.verifier.races.task_remedies import TaskRemedies
-from mlusim.verifier.replaced import leaves_most_unread, replaces_unread
+from mlusim.verifier.replaced import leaves_most_unread, leaves_part_unread, replaces_unread
 from mlusim.verifier.run import Run
 from mlusim.verifier.unread import are_read
 
@@ -155,15 +155,9 @@ def _leaves_unread(pair: Pair) -> bool:
     """Return whether the line that writes also writes parts of the buffer that nothing reads: an index is wrong."""
     if all(pair.writes) or pair.allocations[0] != pair.allocations[1]:
         return False
-    accesses, line_of = pair.run.accesses, pair.run.order.line_of
-    rows = np.flatnonzero(accesses.alloc == pair.allocations[0])
-    own = accesses.record[pair.rows[pair.writes.index(True)]]
-    reads = rows[~accesses.write[rows]]
-    written = rows[accesses.write[rows] & (line_of[accesses.record[rows]] == line_of[own])]
-    parts = np.unique(np.stack([accesses.low[written], accesses.high[written]]), axis=1)
-    return not all(
-        ((accesses.low[reads] < high) & (accesses.high[reads] > low)).any() for low, high in parts.T.tolist()
-    ) or _line_leaves_parts(pair.run, rows[:_FIRST_ROWS])
+    rows = np.flatnonzero(pair.run.accesses.alloc == pair.allocations[0])
+    written = pair.rows[pair.writes.index(True)]
+    return leaves_part_unread(pair.run, written) or _line_leaves_parts(pair.run, rows[:_FIRST_ROWS])
 
 
 def _line_leaves_parts(run: Run, rows: Integers) -> bool:

@@ -19,6 +19,7 @@ from mlusim.verifier.races.barrier_places import barrier_moved, before_its_barri
 from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_fresh, is_later, meet_between_barriers
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
+from mlusim.verifier.replaced import leaves_part_unread
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
@@ -81,7 +82,7 @@ class TaskRemedies:
             choices = [*special, *general]
         else:
             instead = wider or barrier_moved(pair, sync) or before_its_barrier(pair)
-            other_part = _read_too_early(pair) or self._part_of_others(pair)
+            other_part = _read_too_early(pair) or _left_unread(pair) or self._part_of_others(pair)
             choices = [*special, *other_part, *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 
@@ -212,7 +213,8 @@ class TaskRemedies:
             return f"at the end of the loop at {location_of(begin.file, outer)}", False
         if loop:
             # A barrier at the end comes too late for what is written before the loop.
-            side = "beginning" if any(line < loop for line in self._firsts(pair)) else "end"
+            earlier = any(line < loop for line in (*self._firsts(pair), *self._firsts(pair.swapped)))
+            side = "beginning" if earlier else "end"
             return f"at the {side} of the loop at {first.location.rpartition(':')[0]}:{loop}", False
         if begins := self._loop_that_continues(pair):
             return f"at the beginning of the loop at {location_of(end.file, begins)}", False
@@ -222,6 +224,7 @@ class TaskRemedies:
             return f"after {begin.location} and before {end.location}", False
         source = source_file(end.file)
         last = source.line_passed_by_all(begin.line, end.line)
+        begin = SourceLine(begin.file, self._last_before(begin, last))
         before = f"before {location_of(end.file, last)}"
         skipped = source.begin_of_outermost(begin.line, last) != begin.line
         if skipped and not source.on_separate_paths(begin.line, last):
@@ -258,6 +261,19 @@ class TaskRemedies:
         around = [begin for begin, end in loops if begin and not begin <= before <= end]
         return min(around, default=0) if file == other_file else 0
 
+    def _last_before(self, begin: SourceLine, end: int) -> int:
+        """Return the last line, from `begin` on, whose access races with one at or after line `end`, and precedes it.
+
+        One barrier orders these, too.
+        """
+        sources = ([self.run.log.lines[code][:2] for code in lines] for lines in self.directions)
+        firsts = (
+            first
+            for (file, first), (other_file, second) in sources
+            if file == other_file == begin.file and begin.line <= first < end <= second
+        )
+        return max(firsts, default=begin.line)
+
     def _firsts(self, pair: Pair) -> list[int]:
         """Return the lines of the file of the first access that race with the second one, and come before it."""
         code = int(self.run.order.line[pair.positions[1]])
@@ -293,6 +309,16 @@ def _read_too_early(pair: Pair) -> list[str]:
         return []
     where = " or ".join(dict.fromkeys(site.location for site in pair.sites))
     return [f"correct the part of {pair.buffer} at {where}: it is read before the iteration that writes it"]
+
+
+def _left_unread(pair: Pair) -> list[str]:
+    """Return the remedy for a write to SRAM by a line that also writes parts of the buffer which nothing reads."""
+    run, where = pair.run, " or ".join(dict.fromkeys(site.location for site in pair.sites))
+    if run.log.allocations[pair.allocations[0]].memory != "sram":
+        return []
+    if not leaves_part_unread(run, pair.rows[pair.writes.index(True)]):
+        return []
+    return [f"correct the part of {pair.buffer} at {where}: nothing reads the other parts that are written"]
 
 
 def _by_one_task(pair: Pair) -> list[str]:
