@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.log import SYNC
-from mlusim.verifier.accesses.geometry import geometry_of, overlap
+from mlusim.log import NONE, SYNC
+from mlusim.verifier.accesses.geometry import geometry_of, group_rows, overlap
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order.happens_before import Order
@@ -65,21 +65,24 @@ def _unawaited(order: Order) -> Integers:
 
 
 def find_unawaited(run: Run) -> list[Finding]:
-    """Find copies that their task never waits for, one finding per line. ASSUMED: a task ends when its copies have."""
-    records, order = _unawaited(run.order), run.order
-    _, first, counts = np.unique(order.line_of[records], return_index=True, return_counts=True)
+    """Find copies that their task never waits for, one finding per sync that would. ASSUMED: it ends when they have."""
+    records, log, order = _unawaited(run.order), run.log, run.order
+    by_sync: dict[tuple[str, int], list[int]] = {}
+    for record in records.tolist():
+        kernel = log.launches[log.tasks[order.task_of[record]].launch].kernel
+        by_sync.setdefault((kernel, int(order.lane[order.position[record]])), []).append(record)
     findings = []
-    for record, times in sorted(zip(records[first].tolist(), counts.tolist(), strict=True)):
-        lane = int(order.lane[order.position[record]])
-        site = run.site(record, "copies")
+    for (_, lane), copies in by_sync.items():
+        _, first = np.unique(order.line_of[copies], return_index=True)
+        sites = tuple(run.site(copies[index], "copies") for index in sorted(first))
         findings.append(
             Finding(
                 kind="unawaited",
-                title=f"a task ends while {site.operation} may still run",
-                sites=(site,),
+                title=f"a task ends while {sites[0].operation} may still run",
+                sites=sites,
                 rule="no public document says that a task waits for its copies before it ends. ASSUMED: it does",
-                remedies=(f"{sync_after(site, lane)}, before the kernel ends",),
-                times=times,
+                remedies=(f"{sync_after(sites[0], lane)}, before the kernel ends",),
+                times=len(copies),
             )
         )
     return findings
@@ -98,7 +101,7 @@ def find_redundant(run: Run) -> list[Finding]:
     findings = []
     unawaited = len(_unawaited(order))
     for lines in _groups_of_lines(run):
-        if any(_is_in_a_single_turn(run, line) for line in lines):
+        if any(_is_in_a_single_turn(run, line) for line in lines) or _hands_over(run, lines):
             continue
         without = order.without([*dropped, *lines])
         if len(_unawaited(without)) > unawaited or _needed(run.but(order=without)):
@@ -146,6 +149,24 @@ def _is_in_a_single_turn(run: Run, line: int) -> bool:
     file, number, _ = run.log.lines[line]
     loops = source_file(file).loops_around(number)
     return bool(loops) and int(np.bincount(run.order.task[run.order.line == line]).max()) == 1
+
+
+def _hands_over(run: Run, lines: list[int]) -> bool:
+    """Return whether a task reads, after a barrier at one of these lines, bytes for all tasks that it wrote before.
+
+    With more tasks or rows, it may read those of another.
+    """
+    order, accesses, space = run.order, run.accesses, run.space
+    rows = np.flatnonzero((space.shared & ~space.read_only)[accesses.alloc])
+    position = order.position[accesses.record[rows]]
+    passed = np.searchsorted(np.flatnonzero(order.is_barrier & np.isin(order.line, lines)), position)
+    names = ("alloc", "low", "high")
+    _, part, _ = group_rows(order.task[position], *(getattr(accesses, name)[rows] for name in names))
+    write = accesses.write[rows]
+    written, read = np.full(len(rows), len(order.record)), np.full(len(rows), NONE)
+    np.minimum.at(written, part[write], passed[write])
+    np.maximum.at(read, part[~write], passed[~write])
+    return bool((written < read).any())
 
 
 def _needed(run: Run) -> bool:

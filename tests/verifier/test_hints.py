@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mlusim
@@ -113,3 +114,33 @@ def test_a_result_that_nothing_reads_is_a_hint(fault, buffer):
     found = [finding for finding in verify(kernel, X, Output.like(X), **ONE).findings if finding.kind == "unread"]
     assert [finding.title for finding in found] == ([f"nothing reads what mul writes to {buffer}"] if fault else [])
     assert all(finding.times == len(X) and "core.mul(" in finding.text() for finding in found)
+
+
+def test_copies_that_one_sync_would_wait_for_are_one_hint():
+    async def kernel(core, x, out, other):
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        await core.memcpy(held, x)
+        core.memcpy_async(out, held)
+        core.memcpy_async(other, held)
+
+    (finding,) = verify(kernel, X, Output.like(X), Output.like(X), **ONE).findings
+    assert (finding.kind, finding.times) == ("unawaited", 2)
+    assert [site.source for site in finding.sites] == ["core.memcpy_async(out, held)", "core.memcpy_async(other, held)"]
+
+
+def test_a_barrier_before_a_task_reads_what_it_wrote_for_others_is_not_redundant():
+    async def kernel(core, x, shared, out):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        cluster, clusters = core.cluster_id, core.cluster_dim
+        await core.memcpy(held, x[cluster, core.core_id])
+        await core.memcpy(shared[cluster, core.core_id], held)
+        await core.sync_all_ipu()
+        await core.memcpy(held, shared[(cluster + 1) % clusters, core.core_id])
+        await core.memcpy(out[cluster, core.core_id], held)
+
+    for clusters in (1, 2):
+        x = np.arange(clusters * 32, dtype=np.float32).reshape(clusters, 4, 8)
+        outputs, launch = (Output.like(x), Output.like(x)), {"dim": 4 * clusters, "kind": f"UNION{clusters}"}
+        assert verify(kernel, x, *outputs, reference={"out": x[::-1]}, **launch).findings == ()
