@@ -166,16 +166,18 @@ class Gaps:
         )
 
     def _swapped_arguments(self) -> str:
-        """Return the remedy for an output that a launch reads, while it writes memory that the host has filled."""
+        """Return the remedy for an output that a launch reads, while it writes what the host or a launch has filled."""
         log, accesses, order = self.run.log, self.run.accesses, self.run.order
         launch = order.launch[order.task_of[accesses.record]]
         readers = np.unique(launch[self.rows]).tolist()
         for number in readers:
             own = launch == number
             written, read = (set(accesses.alloc[own & side].tolist()) for side in (accesses.write, ~accesses.write))
-            filled = sorted((written - read) & log.host.writes)
+            before = set(accesses.alloc[accesses.write & (launch < number)].tolist())
+            filled = sorted((written - read) & (log.host.writes | before))
             if filled:
                 given, at = log.allocations[filled[0]].name, log.launches[number].launched_at
                 name = log.allocations[self.identity].name
-                return f"exchange {given} and {name} in the launch at {at}: it writes the one, which the host filled"
+                by = "the host" if filled[0] in log.host.writes else "an earlier launch"
+                return f"exchange {given} and {name} in the launch at {at}: it writes the one, which {by} filled"
         return ""

@@ -122,3 +122,26 @@ def test_rows_of_an_earlier_launch_that_the_host_copies_back_again_are_a_hint(pa
         assert report.ok, report.text()
         found = [finding for finding in report.findings if finding.kind == "stale"]
         assert [finding.region for finding in found] == ([region] if region else [])
+
+
+def test_arguments_that_are_exchanged_in_the_second_launch_are_named_with_its_line():
+    async def copy(core, source, target):
+        tile = core.nram.alloc(8, source.dtype, "tile")
+        await core.memcpy(tile, source[core.task_id])
+        await core.memcpy(target[core.task_id], tile)
+
+    device = mlusim.Device()
+    x, middle, out = (
+        device.upload(X, "x"),
+        device.alloc(X.shape, X.dtype, "middle"),
+        device.alloc(X.shape, X.dtype, "out"),
+    )
+    device.launch(copy, x, middle, kind="BLOCK", dim=8)
+    device.launch(copy, out, middle, kind="BLOCK", dim=8)
+    device.synchronize()
+    device.download(out)
+    (finding,) = device.verify().errors
+    assert finding.title == "out is never written"
+    launched = f"test_several_launches.py:{device.log.launches[1].launched_at.rpartition(':')[2]}"
+    why = "it writes the one, which an earlier launch filled"
+    assert finding.remedy.startswith(f"exchange middle and out in the launch at {launched}: {why}\n")
