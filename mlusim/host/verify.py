@@ -33,7 +33,7 @@ from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, check_names, with_findings
 from mlusim.verifier.order.happens_before import BY_OFFSETS
-from mlusim.verifier.races.result_in_order import with_result_in_order
+from mlusim.verifier.races.result_in_order import is_told_by_result, with_result_in_order
 from mlusim.verifier.report import Report
 from mlusim.verifier.run import Run
 from mlusim.verifier.split.coverage import written_elements
@@ -142,7 +142,7 @@ def verify(
         planned=planned,
         stopped=stopped,
     )
-    if expected and any(finding.kind == "race" for finding in report.findings):
+    if expected and is_told_by_result(report.findings):
         is_right = _is_right_in_order(*start(issue_cycles=_SLOW_ISSUE_CYCLES), expected, tolerances)
         if is_right is not None:
             report = replace(report, findings=with_result_in_order(report.findings, is_right=is_right))

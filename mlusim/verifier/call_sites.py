@@ -23,14 +23,21 @@ def call_sites(log: Log, record: int) -> tuple[SourceLine, ...]:
     of the calls. If more than a few remain, there is nothing to name.
     """
     file, line, _ = log.lines[log.records.values(record)["line"]]
-    recorded = recorded_calls(log, file)
-    calls = _calls(file, line, dict.fromkeys(name for name, _, _ in log.lines))
-    if not calls or line in recorded.lambdas:
-        calls = [call for call in recorded.of(line) if function_around(*call)]
+    calls = _calls(log, file, line)
     if len(calls) > 1:
         before, after = _neighbours(log, record, {(name, function_around(name, call)) for name, call in calls})
         calls = [call for call in calls if _is_between(call, before, after)] or calls
-    return tuple(SourceLine(*call) for call in sorted(set(calls))) if len(set(calls)) <= _MOST_CALLS else ()
+    return _named(calls)
+
+
+def calls_around(log: Log, at: SourceLine) -> tuple[SourceLine, ...]:
+    """Return the lines that call the function around a line, if a few do; of an operation, `call_sites` knows more."""
+    return _named(_calls(log, at.file, at.line))
+
+
+def _named(calls: Iterable[tuple[str, int]]) -> tuple[SourceLine, ...]:
+    lines = tuple(SourceLine(*call) for call in sorted(set(calls)))
+    return lines if len(lines) <= _MOST_CALLS else ()
 
 
 def recorded_calls(log: Log, file: str) -> RecordedCalls:
@@ -39,15 +46,19 @@ def recorded_calls(log: Log, file: str) -> RecordedCalls:
     return RecordedCalls(file, by_line, {line for name, line in log.lambdas if name == file})
 
 
-def _calls(file: str, line: int, callers: Iterable[str]) -> list[tuple[str, int]]:
-    """Return file and line of every call of the function around a line, in other functions of the files `callers`."""
+def _calls(log: Log, file: str, line: int) -> list[tuple[str, int]]:
+    """Return file and line of every call of the function around a line, in other functions; else of those recorded."""
+    recorded = recorded_calls(log, file)
     (first, last), name = source_file(file).function(line)
-    return [
+    calls = [
         (caller, call)
-        for caller in callers
+        for caller in dict.fromkeys(name for name, _, _ in log.lines)
         for call, called in source_file(caller).calls
         if name and called == name and not (caller == file and first <= call <= last) and function_around(caller, call)
     ]
+    if not calls or line in recorded.lambdas:
+        calls = [call for call in recorded.of(line) if function_around(*call)]
+    return calls
 
 
 def _neighbours(log: Log, record: int, functions: set[tuple[str, str]]) -> tuple[tuple[str, int], tuple[str, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from mlusim.cores.synchronisation.locks import LOCK_NAMES
@@ -95,11 +94,6 @@ class Site(SourceLine):
     def at(self) -> SourceLine:
         """The line alone."""
         return SourceLine(self.file, self.line)
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the line belongs to a compiled kernel."""
-        return not self.file.startswith("<") and Path(self.file).suffix not in ("", ".py")
 
     def call(self, name: str, at: SourceLine | None = None) -> str:
         """Format a blocking call in the kernel's language: `await core.sync_io()` or, in BANG C, `__sync_io()`.

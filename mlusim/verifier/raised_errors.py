@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from inspect import CO_COROUTINE
+from traceback import walk_tb
 from typing import Any
 
 from mlusim.errors import (
@@ -16,6 +19,7 @@ from mlusim.errors import (
     OperationLimitError,
 )
 from mlusim.log import Log
+from mlusim.verifier.call_sites import calls_around
 from mlusim.verifier.deadlocks import deadlock, locks_in_use
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
@@ -59,15 +63,20 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
     if kind == "access" and (" is outside " in error.message or ", which has " in error.message):
         remedy = _SIZE
     at = SourceLine(*error.source)
-    loops = source_file(at.file).loops_around(at.line) if kind == "endless" else []
+    calls = _calls(error, at, run.log)
+    loops = [
+        location_of(line.file, begin)
+        for line in (at, *calls[: len(calls) == 1])
+        for begin, _ in source_file(line.file).loops_around(line.line)
+    ]
     if len(loops) == 1:
-        remedy = remedy.replace("the loop", f"the loop at {location_of(at.file, loops[0][0])}")
+        remedy = re.sub("the loop|its loop", f"the loop at {loops[0]}", remedy)
     # Where a task acquired the lock that it waits for itself.
     lock = locks_in_use(run).get(error.own_lock) if isinstance(error, HangError) and error.own_lock else None
     return Finding(
         kind=kind,
         title=error.message,
-        location=_with_source(error.location, at),
+        location=_with_source(error.location, at) + _called(calls),
         sites=() if lock is None else (run.site(lock, "locks"),),
         rule=rule,
         remedies=(remedy,) if remedy else (),
@@ -112,6 +121,23 @@ def _refused(message: str) -> dict[str, Any]:
 
 def _with_source(location: str, at: SourceLine) -> str:
     return f"{location}: {at.source}" if location and at.source else location
+
+
+def _calls(error: MlusimError, at: SourceLine, log: Log) -> tuple[SourceLine, ...]:
+    """Return the line that called the function around an error; of C++, which has no traceback, all that may have."""
+    if at.is_compiled:
+        return calls_around(log, at)
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    kernel = next((number for number, (code, _) in enumerate(frames) if code.co_flags & CO_COROUTINE), len(frames))
+    lines = [SourceLine(code.co_filename, line) for code, line in frames[kernel:]]
+    number = lines.index(at) if at in lines else 0
+    return tuple(lines[max(number - 1, 0) : number])
+
+
+def _called(calls: Iterable[SourceLine]) -> str:
+    """Return where the helper function around an error is called."""
+    called = " or ".join(call.location for call in calls)
+    return f", called at {called}" if called else ""
 
 
 def _as_fields(at: SourceLine) -> dict[str, str | int]:

@@ -40,6 +40,11 @@ class SourceLine:
     line: int
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether the line belongs to a compiled kernel."""
+        return not self.file.startswith("<") and Path(self.file).suffix not in ("", ".py")
+
+    @property
     def location(self) -> str:
         """`kernel.py:41`."""
         return location_of(self.file, self.line)

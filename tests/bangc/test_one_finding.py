@@ -47,6 +47,12 @@ __mlu_entry__ void two_roles(const float *x, float *out) {
     }
   }
 }
+__mlu_entry__ void read_by_code(const float *x, float *out) {
+  if (taskId) return;
+  __nram__ float row[64];
+  __memcpy_async(row, x, 256, GDRAM2NRAM);
+  out[0] = row[3];
+}
 """
 
 
@@ -208,3 +214,19 @@ def test_a_load_into_another_buffer_is_one_finding_with_the_load_that_it_replace
     assert finding.remedies[0] == (
         "correct the destination at kernel.mlu:7 or kernel.mlu:6: nothing reads what memcpy writes to x at kernel.mlu:6"
     )
+
+
+def test_a_sync_is_missing_where_code_reads_what_a_copy_brings(helpers: bangc.Module) -> None:
+    """A run without overlap would tell otherwise: code reads memory however late the copy before it is issued."""
+    report = mlusim.verify(helpers["read_by_code"], X, Output(1), reference=X[0, 3:4], dim=4)
+    (finding,) = report.errors
+    line = PIPELINE[: PIPELINE.index("out[0] = row[3]")].count("\n") + 1
+    assert finding.remedy.startswith(f"`__sync_io()`, which waits for the IO pipe, between helpers.mlu:{line - 1} and")
+
+
+def test_an_error_in_a_helper_names_its_call_and_the_loop_around_that(helpers: bangc.Module) -> None:
+    errors = mlusim.verify(helpers["pipeline"], X, Output((8, 64)), dim=4).errors
+    finding = next(one for one in errors if one.kind == "access")
+    loop = PIPELINE[: PIPELINE.index("for (int step = 0; step < 18")].count("\n") + 1
+    assert finding.location.endswith(f"NRAM2GDRAM);, called at helpers.mlu:{loop + 1}")
+    assert f"the bound of the loop at helpers.mlu:{loop};" in finding.remedy

@@ -202,3 +202,20 @@ def test_a_sync_missing_after_a_helper_belongs_around_its_call_not_inside():
     finding = the_only_error(kernel, X, Output(8), reference=reference, **ONE)
     loop = f"test_call_sites.py:{kernel.__code__.co_firstlineno + 11}"
     assert finding.remedies[0] == f"`await core.sync()`, which waits for all pipes, at the end of the loop at {loop}"
+
+
+def test_an_error_in_a_helper_names_its_call_and_the_loop_around_that():
+    async def load(core, tile, x, start):
+        await core.memcpy(tile, x[start : start + 3])
+
+    async def kernel(core, x, out):
+        tile = core.nram.alloc(3, x.dtype, "tile")
+        for start in range(0, x.size, 3):
+            await load(core, tile, x, start)
+            await core.memcpy(out[start : start + 3], tile)
+
+    finding = the_only_error(kernel, X.reshape(-1), Output(64), **ONE)
+    line = kernel.__code__.co_firstlineno
+    assert finding.kind == "access"
+    assert finding.location.endswith(f"x[start : start + 3]), called at test_call_sites.py:{line + 3}")
+    assert f"the bound of the loop at test_call_sites.py:{line + 2};" in finding.remedy

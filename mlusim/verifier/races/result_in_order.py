@@ -2,6 +2,8 @@
 
 If that result is right, a sync is missing. If it is wrong, no sync would mend the kernel: an operation accesses a wrong
 part of its buffer.
+
+C++ code tells nothing of that: it reads memory as soon as it runs, however late the operations before it are issued.
 """
 
 from __future__ import annotations
@@ -13,6 +15,12 @@ from mlusim.verifier.findings import Finding
 
 # Remedies other than a sync.
 _NO_SYNC = ("correct the ", "let what uses ")
+
+
+def is_told_by_result(findings: Iterable[Finding]) -> bool:
+    """Return whether there are races within a task, and no C++ code reads the bytes of one."""
+    races = [finding for finding in findings if finding.kind == "race"]
+    return bool(races) and not any(site.is_compiled and site.pipe == "scalar" for race in races for site in race.sites)
 
 
 def with_result_in_order(findings: Iterable[Finding], *, is_right: bool) -> tuple[Finding, ...]:
