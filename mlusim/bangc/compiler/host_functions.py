@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlusim.bangc.compiler.device_functions import FUNCTION_WORD
+from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD
 from mlusim.bangc.compiler.entries import ENTRY_WORD
 from mlusim.bangc.compiler.source import CLASS, CODE, Source
+from mlusim.errors import CompileError
 
 _OF_BOARD = frozenset((FUNCTION_WORD, ENTRY_WORD, "__mlusim_device"))
 # Words of a function that either side may call, and of a statement that declares none.
 _EITHER = frozenset(("constexpr", "consteval"))
+_STREAMS = frozenset(("cout", "cerr", "clog", "cin"))
 _NONE = frozenset(("typedef", "using", "operator", "="))
 # Words after which a name and a bracket are a call.
 _BEFORE_CALLS = frozenset(("return", "else", "do", "case", "throw", "co_return"))
 
 
 def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
-    """Return functions of the host that functions of the board call, with file and line of the first call."""
+    """Return functions of the host that functions of the board call, with file and line of the first call.
+
+    Raises `CompileError` for a stream of the host in a function that only the board calls.
+    """
     of_host: set[str] = set()
     others: set[str] = set()
     bodies: list[tuple[int, int, int]] = []
@@ -32,6 +37,8 @@ def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
         body = _body(source, position)
         if words & _OF_BOARD and body:
             bodies.append((start, body, source.matching(body)))
+            if HOST_WORD not in words:
+                _refuse_streams(source, body, source.matching(body))
         if is_method or words & (_OF_BOARD | _EITHER):
             others.add(name)
         elif body and not words & _NONE:
@@ -43,6 +50,15 @@ def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
             token = source.tokens[position]
             found.setdefault(token.text, (token.file, token.line))
     return found
+
+
+def _refuse_streams(source: Source, body: int, end: int) -> None:
+    for token, after in zip(source.tokens[body:end], source.tokens[body + 1 : end + 1], strict=True):
+        if token.text in _STREAMS and after.text in ("<", ">"):
+            raise CompileError(
+                f"{token.file}:{token.line}: {token.text} in code for the board: kernels have no streams of C++; print "
+                "with printf or __bang_printf"
+            )
 
 
 def _functions(source: Source) -> Iterator[tuple[int, bool]]:

@@ -13,7 +13,10 @@ with one of them, it is renamed throughout the file.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from mlusim.bangc.compiler.headers import library_names
 
 # Prefix of renamed names.
 OWN = "mlusim_own_"
@@ -55,6 +58,8 @@ _MATHS = {
 _NUMBERS = {"CNNL_DIM_MAX": 8}
 # Undeclared constants count from here on, so that none equals one of the headers in a `switch`.
 _FIRST_CONSTANT = 1 << 16
+# Letters of a name that one letter more or less does not make another.
+_SHORTEST = 8
 # The name in `float (& y1)[64]`, `int time`, `void swap(int&, int&)`, `index [4]`.
 _NAMES = (
     re.compile(r"[&*]\s*([A-Za-z_]\w*)\s*\)"),
@@ -84,12 +89,13 @@ class LearnedNames:
         Args:
             message: the compiler's output.
             declared: names that the file itself declares.
-            called: names with two underscores that it calls: intrinsics, known or not.
+            called: functions of the vendor's libraries and names with two underscores that it calls.
         """
         before = self._known()
         self.maths.update(_MATHS.keys() & _found(_OTHERS, message))
         self.types.update(filter(is_of_library, _found(_TYPES, message)))
-        others = _found(_OTHERS, message)
+        # A constant that is a slip of one of the headers remains an error; of a function, the call is one.
+        others = {name for name in _found(_OTHERS, message) if name in called or not is_slip(name, library_names())}
         self.others.update(filter(is_of_library, others), others & called)
         self.types.update(name for name in self.others if name.endswith("_t"))
         self.others -= self.types
@@ -116,6 +122,28 @@ class LearnedNames:
 def is_of_library(name: str) -> bool:
     """Return whether a name looks like one of the vendor's host libraries."""
     return _LIBRARY.match(name) is not None
+
+
+def is_slip(name: str, names: Iterable[str]) -> bool:
+    """Return whether a name differs from one of the others by its case, by one letter, or by two swapped ones.
+
+    Names that differ by a digit, such as those of types of launches, are different names.
+    """
+    return any(
+        min(len(name), len(other)) >= _SHORTEST
+        and abs(len(name) - len(other)) <= 1
+        and re.sub(r"\d", "", name) != re.sub(r"\d", "", other)
+        and (name.lower() == other.lower() or _differ_by_a_slip(name, other))
+        for other in names
+    )
+
+
+def _differ_by_a_slip(one: str, other: str) -> bool:
+    """Return whether one letter more, less or another, or two swapped ones, make two words equal."""
+    start = next((at for at, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
+    a, b = one[start:], other[start:]
+    swapped = a[:2] == b[1::-1] and a[2:] == b[2:]
+    return swapped or a[1:] == b[1:] or a[1:] == b or a == b[1:]
 
 
 def constant_text(number: int) -> str:

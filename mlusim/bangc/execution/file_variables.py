@@ -70,5 +70,6 @@ def demangled(symbol: str) -> str:
         return symbol
     demangle.restype = ctypes.c_void_p
     demangle.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    demangled = demangle(symbol.encode(), None, None, None)
+    # Some versions of the library know `half` only by its older code.
+    demangled = demangle(symbol.replace("DF16_", "Dh").encode(), None, None, None)
     return ctypes.string_at(demangled).decode(errors="replace") if demangled else symbol

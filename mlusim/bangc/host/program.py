@@ -6,6 +6,7 @@ The program's own code is native and takes no simulated time.
 from __future__ import annotations
 
 import ctypes
+import re
 import signal
 import struct
 from math import isfinite
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from mlusim.bangc.calls.call_record import answer, call_of, file_at, text_at
 from mlusim.bangc.calls.host_calls import ADDRESSES, OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
-from mlusim.bangc.compiler.undeclared_names import constant_text
+from mlusim.bangc.compiler.undeclared_names import OWN, constant_text
 from mlusim.bangc.execution import faults
-from mlusim.bangc.execution.file_variables import function_symbols
+from mlusim.bangc.execution.file_variables import demangled, function_symbols
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.kernel import execute, gdram_map
 from mlusim.bangc.execution.lines import entry_function
@@ -265,10 +266,25 @@ class Program:
         )
 
     def _kernel_name(self, called: str, function: int) -> str:
-        """Return the name of what a launch calls; of a pointer, the name of the entry that it points to."""
+        """Return the name of what a launch calls; of a pointer, the name of the entry that it points to.
+
+        The types of a template's instance are those of its symbol: `kernel<T>` may be launched by a template.
+        """
+        if not function:
+            return called
+        address = function - self._image.base
+        instance = _instance(function_symbols(self.module.binary).get(address, ""))
+        if "<" in called and _plain(instance) == _plain(called):
+            return instance
         names = {point.function: point.name for point in self.module.points().values()}
-        entry = names.get(function - self._image.base, called) if function else called
+        entry = names.get(address, called)
         return called if _plain(entry) == _plain(called) else entry
+
+
+def _instance(symbol: str) -> str:
+    """Return the name of a template's instance by its symbol, such as `kernel<float, 4>`; "" for another function."""
+    match = re.match(r"void ([^(]+)\(", demangled(symbol).replace("(anonymous namespace)::", ""))
+    return match[1].replace(OWN, "") if match else ""
 
 
 def _plain(name: str) -> str:

@@ -96,6 +96,9 @@ MOVES: dict[str, Callable[[Array, Array], Any]] = {
     f"__bang_max(out, a, {N})": lambda a, _: _extremum(a.argmax(), a),
     "__bang_reduce_sum(out, a, 64)": lambda a, _: _sums_of_lines(a[:64]),
     f"__bang_incseq(out, {N})": lambda a, _: np.arange(N).astype(a.dtype),
+    f"__bang_maskmove_bitindex(out, a, b, {N})": lambda a, b: a[
+        np.unpackbits(b.view("u1"), bitorder="little")[:N] == 1
+    ],
     f"__bang_filter_bitindex(out, a, b, {N})": lambda a, b: a[np.unpackbits(b.view("u1"), bitorder="little")[:N] == 1],
     **{f"{{ __bang_fusion(FUSION_{name}, out, a, b, b, {N}, {N}); }}": _fused(name) for name in FUSIONS},
 }

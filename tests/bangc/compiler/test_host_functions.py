@@ -10,6 +10,7 @@ import mlusim
 from mlusim import Output, bangc
 from mlusim.bangc.survey import survey
 from mlusim.cli import main
+from mlusim.errors import CompileError
 
 HEAD = "#include <bang.h>\n#include <type_traits>\n"
 ENTRY = "__mlu_entry__ void k(float *y) { if (!__is_mpu() && taskId == 0) y[0] = f(1); }\n"
@@ -88,3 +89,17 @@ def test_its_call_runs_and_is_a_hint(tmp_path: Path, capsys: pytest.CaptureFixtu
         main(["bangc", "check", str(file)])
     assert stopped.value.code == 0
     assert "host code   called.mlu:4: f is called by code for the board: declare it with" in capsys.readouterr().out
+
+
+def test_a_stream_of_the_host_in_a_kernel_is_an_error_at_its_line(tmp_path: Path) -> None:
+    text = "#include <iostream>\n__mlu_func__ void shows(int n) {\n  if (n > 9) std::cout << n;\n}\n"
+    with pytest.raises(CompileError, match=r"called\.mlu:5: cout in code for the board: .*; print with printf"):
+        of_host(text, tmp_path)
+
+
+def test_streams_of_functions_that_the_host_calls_are_allowed(tmp_path: Path) -> None:
+    text = (
+        "#include <iostream>\n__mlu_host__ __mlu_func__ void shows(int n) { std::cout << n; }\n"
+        "int main() { std::cerr << 1; shows(2); }\n"
+    )
+    assert of_host(text, tmp_path) == []

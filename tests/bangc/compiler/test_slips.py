@@ -26,6 +26,15 @@ HEAD = "#include <bang.h>\n#include <cnrt.h>\n__mlu_entry__ void k(float *p) {}\
             "int main() {\n  cnrtDim3 d = {1, 1, 1};\n  return d.x;\n}\n",
             r"note: cnrtDim3 is no name of the headers: did you mean cnrtDim3_t\?",
         ),
+        # In code that never runs, and as a status that nothing equals.
+        (
+            "int main(int n, char **) {\n  if (n > 9) k<<<1, cnrtFuncTypeUnoin1, nullptr>>>(nullptr);\n}\n",
+            r"(?s):5:\d+: error: .*cnrtFuncTypeUnoin1.*did you mean cnrtFuncTypeUnion1\?",
+        ),
+        (
+            "int main() {\n  return cnrtSyncDevice() == cnrtSucces;\n}\n",
+            r"(?s):5:\d+: error: .*cnrtSucces\W.*did you mean cnrtSuccess\?",
+        ),
     ],
 )
 def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
@@ -82,3 +91,12 @@ def test_a_misspelt_name_of_cnrt_is_an_error_where_it_is_used(
     file.write_text(f"{HEAD}int main() {{\n  float *p, h[4] = {{}};\n  cnrtMalloc((void **)&p, 16);\n  {call}\n}}\n")
     with pytest.raises(error, match=rf"main, slip\.mlu:7: {message}"):
         Program(bangc.compile(file), Device()).run()
+
+
+@pytest.mark.parametrize(
+    "constant", ["cnrtFuncTypeUnion32", "CNRT_FLOAT64", "cnrtMemcpyDeviceToHost", "CNNL_DTYPE_COMPLEX_HALF"]
+)
+def test_a_constant_that_the_headers_lack_compiles(constant: str, tmp_path: Path) -> None:
+    file = tmp_path / "lacked.mlu"
+    file.write_text(f"{HEAD}int use(int);\nint main() {{ return use({constant}); }}\n")
+    bangc.compile(file, syntax_only=True)

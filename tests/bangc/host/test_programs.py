@@ -217,6 +217,21 @@ def test_a_launch_through_a_pointer_has_the_name_of_the_kernel(tmp_path: Path) -
     assert [launch.kernel for launch in device.log.launches] == ["one", "two", "two", "own::one", "three<int>"]
 
 
+def test_a_launch_in_a_template_has_the_types_of_the_instance(tmp_path: Path) -> None:
+    file = tmp_path / "instances.mlu"
+    file.write_text(
+        "#include <bang.h>\n"
+        "namespace own { template <typename T, int N> __mlu_entry__ void fill(T *y) { y[0] = N; } }\n"
+        "template <typename T> void go(T *y) { own::fill<T, 4><<<1, cnrtFuncTypeBlock, nullptr>>>(y); }\n"
+        "int main() {\n  char *y;\n  cnrtMalloc((void **)&y, 64);\n  go((float *)y);\n  go((half *)y);\n"
+        "  go((bfloat16_t *)y);\n  go((unsigned char *)y);\n}\n"
+    )
+    device = Device()
+    run_program(bangc.compile(file), device)
+    types = ("float", "half", "bfloat16_t", "unsigned char")
+    assert [launch.kernel for launch in device.log.launches] == [f"own::fill<{name}, 4>" for name in types]
+
+
 @pytest.mark.parametrize(
     ("what", "message"),
     [("short", "as many, and as large, as the entry's parameters"), ("stranger", "the function to invoke is an entry")],
