@@ -40,6 +40,7 @@ MODULES = (
     "mlusim/cores/copies/geometry.py",
     "mlusim/cores/copies/memcpy.py",
     "mlusim/cores/copies/shared_copy.py",
+    "mlusim/cores/counted/bin_sort.py",
     "mlusim/cores/counted/loops.py",
     "mlusim/cores/counted/masks.py",
     "mlusim/cores/counted/row_copies.py",

@@ -17,9 +17,8 @@ from mlusim.arrays import Array, Integers
 from mlusim.cores import scalar
 from mlusim.cores.compute import vector
 from mlusim.cores.copies import memcpy
-from mlusim.cores.counted import loops, masks, row_copies
+from mlusim.cores.counted import bin_sort, loops, masks, row_copies
 from mlusim.cores.instruction_methods import InstructionMethods
-from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.operands import check_view
 from mlusim.cores.scratch import Scratch
@@ -300,31 +299,19 @@ class Core(InstructionMethods):
         """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation)."""
         scalar.arithmetic(self.issuer, self._line(_getframe(1)), cycles, count)
 
-    # ---- vector instructions in addition to the table (`cores.compute.vector`, `cores.counted.masks`)
+    # ---- vector instructions in addition to the table (`cores.compute.vector`, `cores.counted`)
 
     def sum_rows(self, dst: View, src: View) -> None:
         """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element: `__bang_sumpool`."""
-        self._pool_rows("sumpool", dst, src, self._line(_getframe(1)))
+        vector.pool_rows(self.issuer, self._line(_getframe(1)), "sumpool", dst, src)
 
     def max_rows(self, dst: View, src: View) -> None:
         """Maximum over the first axis: src (rows, ...) to dst (...): `__bang_maxpool`."""
-        self._pool_rows("maxpool", dst, src, self._line(_getframe(1)))
+        vector.pool_rows(self.issuer, self._line(_getframe(1)), "maxpool", dst, src)
 
     def min_rows(self, dst: View, src: View) -> None:
         """Minimum over the first axis: src (rows, ...) to dst (...): `__bang_minpool`."""
-        self._pool_rows("minpool", dst, src, self._line(_getframe(1)))
-
-    def _pool_rows(self, name: str, dst: View, src: View, line: int) -> None:
-        check_view(name, dst)
-        check_view(name, src)
-        rest = src.shape[1:] if src.ndim > 1 else (1,)
-        if dst.shape != rest or not src.shape:
-            raise OperandError(
-                f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis"
-            )
-        rows = src.shape[0]
-        views = (dst.reshape(1, 1, -1), src.reshape(rows, 1, -1))
-        vector.call(self.issuer, line, INSTRUCTIONS[name], (*views, rows, 1), {})
+        vector.pool_rows(self.issuer, self._line(_getframe(1)), "minpool", dst, src)
 
     def collect(self, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Awaitable[int]:
         """dst[:n] = the elements of src where mask is not 0, in order; returns n: `__bang_collect`, `__bang_count`."""
@@ -346,7 +333,7 @@ class Core(InstructionMethods):
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, mask)
         counts = {"size": as_count("size", size, least=0), "bins": as_count("bins", bins, least=0)}
-        return masks.collect_bins(self.issuer, line, *views, **counts, known=known)
+        return bin_sort.collect_bins(self.issuer, line, *views, **counts, known=known)
 
     def scalar_bins(
         self, rows_out: View, values_out: View, rows: Addresses, values: View, counters: View, *, size: int
@@ -354,7 +341,7 @@ class Core(InstructionMethods):
         """Sort rows and their values into bins of `size` rows each by scalar loops; returns where each bin begins."""
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, counters)
-        return masks.scalar_bins(self.issuer, line, *views, size=as_count("size", size, least=0))
+        return bin_sort.scalar_bins(self.issuer, line, *views, size=as_count("size", size, least=0))
 
     # ---- syncs, barriers and locks (`mlusim.cores.synchronisation.syncs`, `mlusim.cores.synchronisation.locks`)
 

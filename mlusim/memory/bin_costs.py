@@ -1,6 +1,6 @@
 """The cost of sorting elements into bins: by vector instructions, or by a counting sort in scalar loops.
 
-Planners and the simulator use the same functions; `mlusim.cores.counted.masks` has the instructions.
+Planners and the simulator use the same functions; `mlusim.cores.counted.bin_sort` has the instructions.
 """
 
 from __future__ import annotations

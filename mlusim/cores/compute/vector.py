@@ -31,8 +31,10 @@ from mlusim.cores.instructions.limits import (
     main_type,
 )
 from mlusim.cores.instructions.record import Instruction
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.tasks.waiting import Waiting
-from mlusim.errors import MissingDataError
+from mlusim.errors import MissingDataError, OperandError
 from mlusim.log import NONE
 from mlusim.log_tables import Remark
 from mlusim.memory.allocation import Allocation
@@ -82,6 +84,17 @@ def call(
         issuer.chip.vector_calls[call_key(instruction, arguments)] = cached
     _issue(issuer, line, cached, operands)
     return None
+
+
+def pool_rows(issuer: Issuer, line: int, name: str, dst: Passed, src: Passed) -> None:
+    """Pool over the first axis of src (rows, ...) by an instruction such as `sumpool`, to dst (...)."""
+    check_view(name, dst)
+    check_view(name, src)
+    rest = src.shape[1:] if src.ndim > 1 else (1,)
+    if dst.shape != rest or not src.shape:
+        raise OperandError(f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis")
+    rows = src.shape[0]
+    call(issuer, line, INSTRUCTIONS[name], (dst.reshape(1, 1, -1), src.reshape(rows, 1, -1), rows, 1), {})
 
 
 def _remember(issuer: Issuer, line: int, cached: VectorCall, attributes: tuple[Any, ...]) -> None:

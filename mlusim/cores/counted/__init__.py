@@ -6,5 +6,5 @@ Loops:
 
 Instructions:
   row_copies               gathers and scatters of rows, and one transfer of many rows
-  masks                    selection of elements by a mask, and sorting into bins
+  masks, bin_sort          selection of elements by a mask; sorting into bins
 """
