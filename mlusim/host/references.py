@@ -28,13 +28,7 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
     """Return the expected outputs by name. Raises `InputError` for a failing reference or one for unknown outputs."""
     if reference is None:
         return {}
-    references: Any = reference
-    if callable(reference):
-        try:
-            # Copies: the function may compute in place, and the device may use the arrays themselves.
-            references = reference(*(array.copy() for array in inputs))
-        except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
-            raise InputError(_of_reference(reference, error)) from None
+    references: Any = _called(reference, inputs) if callable(reference) else reference
     if inspect.iscoroutine(references):
         references.close()
         raise InputError("the reference is an `async def` like a kernel: write a plain function of the input arrays")
@@ -43,6 +37,21 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
             f"the reference is {shown(references)}: pass an array or a function (a file or FILE.py:FUNCTION is for the "
             "option --reference)"
         )
+    by_name = _by_name(references, outputs)
+    if not by_name and outputs:
+        raise InputError(
+            f"the reference is empty: name an output, {' or '.join(outputs)}, or pass None for no reference"
+        )
+    unknown = sorted(set(by_name) - set(outputs))
+    if unknown:
+        raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
+    return {name: as_array(f"the reference of {name}", array) for name, array in by_name.items() if array is not None}
+
+
+def _by_name(references: Any, outputs: list[str]) -> Mapping[str, Any]:
+    """Return references as a mapping: one array, or a sequence in the order of the outputs."""
+    if isinstance(references, Mapping):
+        return references
     # For one output, a sequence is that output, unless it holds one array, which is.
     several = isinstance(references, tuple | list)
     alone = several and len(references) == 1 and isinstance(references[0], np.ndarray)
@@ -51,31 +60,28 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
             raise InputError(
                 f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
             )
-        references = dict(zip(outputs, references, strict=True))
-    if not isinstance(references, Mapping):
-        references = as_array("the reference", references)
-        if not outputs:
-            raise InputError(
-                "a reference, and no argument is an output: pass Output(shape, dtype), or InOut(array) for values "
-                "before the run; on the command line --arg NAME=DTYPE:SHAPE or inout:FILE.npy"
-            )
-        if len(outputs) != 1:
-            raise InputError(
-                f"a reference of one array for {len(outputs)} outputs: pass a tuple or list of arrays, "
-                f"{', '.join(outputs)}, or a mapping by name; on the command line an .npz file of these names, or a "
-                "function that returns one"
-            )
-        references = {outputs[0]: references}
-    if not references and outputs:
+        return dict(zip(outputs, references, strict=True))
+    array = as_array("the reference", references)
+    if not outputs:
         raise InputError(
-            f"the reference is empty: name an output, {' or '.join(outputs)}, or pass None for no reference"
+            "a reference, and no argument is an output: pass Output(shape, dtype), or InOut(array) for values "
+            "before the run; on the command line --arg NAME=DTYPE:SHAPE or inout:FILE.npy"
         )
-    unknown = sorted(set(references) - set(outputs))
-    if unknown:
-        raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
-    return {
-        name: as_array(f"the reference of {name}", array) for name, array in references.items() if array is not None
-    }
+    if len(outputs) != 1:
+        raise InputError(
+            f"a reference of one array for {len(outputs)} outputs: pass a tuple or list of arrays, "
+            f"{', '.join(outputs)}, or a mapping by name; on the command line an .npz file of these names, or a "
+            "function that returns one"
+        )
+    return {outputs[0]: array}
+
+
+def _called(reference: Callable[..., Any], inputs: list[Array]) -> Any:
+    """Call a reference function; the device may use the arrays, and the function may compute in place: copies."""
+    try:
+        return reference(*(array.copy() for array in inputs))
+    except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
+        raise InputError(_of_reference(reference, error)) from None
 
 
 def _of_reference(reference: Callable[..., Any], error: Exception) -> str:

@@ -102,8 +102,6 @@ def run(
     outputs = {name: simulated.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = simulated.result(kernel_name(kernel), theory_ops=theory_ops)
     result.outputs = outputs
-    if len(outputs) == 1:
-        result.output = next(iter(outputs.values()))
     if check:
         result.report = simulated.verify(name=result.operator).check(result)
     simulated.close()

@@ -149,8 +149,6 @@ def verify(
     result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
     result.outputs = outputs
-    if len(outputs) == 1:
-        result.output = next(iter(outputs.values()))
     report = replace(with_findings(report, findings), outputs=outputs, result=result)
     result.report = report
     return report

@@ -97,14 +97,10 @@ class Result(RunFigures):
         None after a timing-only run, for a device, and for a loaded run that was saved without it. Raises `InputError`
         for a run with several outputs, which `outputs` has by name.
         """
-        if self._output is None and len(self.outputs) > 1:
+        if len(self.outputs) > 1:
             names = [*self.outputs]
             raise InputError(f"the run has {len(names)} outputs, {', '.join(names)}: take result.outputs[{names[0]!r}]")
-        return self._output
-
-    @output.setter
-    def output(self, array: Array) -> None:
-        self._output = array
+        return next(iter(self.outputs.values()), self._output)
 
     def memory_at(self, time_ns: float, core: int = 0) -> MemoryState:
         """Return the state of a core's memories at a time: buffers, their last writers, operations in flight.
