@@ -26,21 +26,21 @@ boards = st.sampled_from(BOARDS)
 elements = st.integers(1, 1500).map(lambda units: 32 * units)
 
 
-async def there_and_back(core, x, out, turns):
+async def there_and_back(core, x, out, rounds):
     """Blocking: load, compute, store."""
     held = core.nram.alloc(x.shape[-1], x.dtype)
-    for _ in range(turns):
+    for _ in range(rounds):
         await core.memcpy(held, x[core.task_id])
         core.add(held, held, 1.0)
         await core.sync()
         await core.memcpy(out[core.task_id], held)
 
 
-def run(on, count, tasks=1, turns=1, kernel=there_and_back, data=False, array=None):
+def run(on, count, tasks=1, rounds=1, kernel=there_and_back, data=False, array=None):
     device = Device(on, data=data)
     x = device.upload(np.broadcast_to(np.float32(0), (tasks, count)) if array is None else array)
     out = device.alloc((tasks, count), np.float32)
-    device.launch(kernel, x, out, turns, dim=tasks, kind="BLOCK")
+    device.launch(kernel, x, out, rounds, dim=tasks, kind="BLOCK")
     device.synchronize()
     return device
 
@@ -52,7 +52,7 @@ def time_ps(device):
 
 @few
 @given(boards, elements, st.integers(1, 3))
-def test_the_time_of_one_core_matches_the_closed_form(name, count, turns):
+def test_the_time_of_one_core_matches_the_closed_form(name, count, rounds):
     on = board(name)
     nbytes = 4 * count
     units = -(-nbytes // 64) * 64
@@ -72,8 +72,8 @@ def test_the_time_of_one_core_matches_the_closed_form(name, count, turns):
     # The sync waits for the vector pipe; load, add and store are issued one by one.
     each = 3 * on.cycles_ps(on.issue_cycles) + load + compute + store
     syncs = on.cycles_ps(on.issue_cycles)
-    total = on.kernel_start_ps + turns * each + on.kernel_end_ps
-    assert total <= time_ps(run(on, count, turns=turns)) + turns <= total + turns * (syncs + 3)
+    total = on.kernel_start_ps + rounds * each + on.kernel_end_ps
+    assert total <= time_ps(run(on, count, rounds=rounds)) + rounds <= total + rounds * (syncs + 3)
 
 
 @few
@@ -88,7 +88,7 @@ def test_k_equal_cores_on_a_saturated_link_take_k_times(name, k):
         dram_latency_growth=0.0,
     )
 
-    async def load(core, x, out, turns):
+    async def load(core, x, out, rounds):
         await core.memcpy(core.nram.alloc(x.shape[-1], x.dtype), x[core.task_id])
 
     def moving_ps(tasks):
@@ -127,7 +127,7 @@ def test_a_strided_copy_is_never_slower_than_a_loop_of_copies_of_its_rows(name, 
 
     on = fair(name)
     count = rows * (width + 4 * gap)
-    whole, rowwise = (time_ps(run(on, count, turns=strided, kernel=kernel)) for strided in (True, False))
+    whole, rowwise = (time_ps(run(on, count, rounds=strided, kernel=kernel)) for strided in (True, False))
     # The strided rate differs from the contiguous one only where the DRAM is full.
     assert whole <= rowwise + rows
 
@@ -135,7 +135,7 @@ def test_a_strided_copy_is_never_slower_than_a_loop_of_copies_of_its_rows(name, 
 @few
 @given(boards, st.integers(1, 8), st.integers(1, 200), st.integers(0, 30))
 def test_bytes_equal_hand_counts(name, tasks, count, offset):
-    async def kernel(core, x, out, turns):
+    async def kernel(core, x, out, rounds):
         held = core.nram.alloc(count, x.dtype)
         await core.memcpy(held, x[core.task_id, offset : offset + count])
         await core.memcpy(out[core.task_id, offset : offset + count], held)
@@ -167,7 +167,7 @@ def rate(name, *, write, strided):
     on = board(name)
     rows, width = 64, 1024
 
-    async def kernel(core, x, out, turns):
+    async def kernel(core, x, out, rounds):
         held = core.nram.alloc((rows, width), np.float32)
         far = (out if write else x)[core.task_id].reshape(2 * rows, width)
         far = far[::2] if strided else far[:rows]
@@ -207,7 +207,7 @@ def test_more_tasks_up_to_one_per_core_are_never_slower(name, total):
     on = fair(name)
     times = []
 
-    async def kernel(core, x, out, turns):
+    async def kernel(core, x, out, rounds):
         count = x.shape[1]
         most = min(count, 32768)
         held = core.nram.alloc(most, x.dtype)
@@ -254,7 +254,7 @@ def test_more_tasks_are_never_slower_with_the_same_copies(name, elements, tiles)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("useful", [1, 2, 4, 16, 32, 63])
 def test_a_store_of_part_of_a_unit_is_at_most_x_over_128_efficient(name, useful):
-    async def kernel(core, x, out, turns):
+    async def kernel(core, x, out, rounds):
         held = core.nram.alloc(useful, np.uint8)
         await core.memcpy(out.view(np.uint8)[core.task_id, :useful], held)
 
@@ -266,11 +266,11 @@ def test_a_store_of_part_of_a_unit_is_at_most_x_over_128_efficient(name, useful)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("dtype", ["int8", "int16", "float16", "float32"])
 def test_the_bound_of_operations_is_near_the_time_of_a_kernel_that_only_computes(name, dtype):
-    turns = 50
+    rounds = 50
 
     async def compute(core, x, out):
         held = core.nram.alloc(131_072 // np.dtype(dtype).itemsize, dtype)
-        for _ in range(turns):
+        for _ in range(rounds):
             core.add(held, held, held)
         await core.sync()
 
@@ -280,7 +280,7 @@ def test_the_bound_of_operations_is_near_the_time_of_a_kernel_that_only_computes
     device.launch(compute, x, device.alloc(64, dtype), dim=on.cores, kind="BLOCK")
     device.synchronize()
     columns = LogColumns(device.log, on)
-    operations = turns * on.cores * 131_072 // np.dtype(dtype).itemsize
+    operations = rounds * on.cores * 131_072 // np.dtype(dtype).itemsize
     for each, near in ((1, 0.85), (2, 0)):
         # Two operations for each element of an instruction exceed the peak, which then is no bound.
         bound = lower_bound_of(columns, measure(device.log, on, theory_ops=each * operations))

@@ -105,8 +105,8 @@ def test_inferred_shapes_and_types(builder):
     assert builder.reverse_sequence(x, lengths).shape == (4, 5, 6)
     lengths = builder.create_input(Int(32), (6,), "lengths6")
     assert builder.reverse_sequence(x, lengths, seq_dim=0, batch_dim=2).shape == (4, 5, 6)
-    for wanted in (Bool(), bool, "int8", UInt(8), BFloat16(), np.float16):
-        assert builder.cast(x, wanted).shape == (4, 5, 6)
+    for dtype in (Bool(), bool, "int8", UInt(8), BFloat16(), np.float16):
+        assert builder.cast(x, dtype).shape == (4, 5, 6)
     assert builder.cast(x, BFloat16()).dtype == BFloat16().numpy_dtype
     assert builder.bitcast_convert(x, UInt(8)).shape == (4, 5, 6, 4)
     assert builder.create_input(Float(32), (), "scalar").shape == ()

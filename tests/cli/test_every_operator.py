@@ -80,13 +80,13 @@ OPERATORS = {
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_an_operator_on_files(tmp_path, monkeypatch, operator):
     monkeypatch.chdir(tmp_path)
-    command, arrays, wanted = OPERATORS[operator]
+    command, arrays, expected = OPERATORS[operator]
     for name, array in arrays.items():
         np.save(f"{name}.npy", array)
     words = [f"{word}.npy" if word in arrays else word for word in command.split()]
     printed = succeed("run", *words, "--out", "out.npy")
     out = np.load("out.npy")
-    assert (out.dtype, out.shape, out.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+    assert (out.dtype, out.shape, out.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
     assert "io_efficiency" in printed
     assert succeed("run", *words, "--dry-run").startswith(f"{operator} on mlu370-x4, strategy ")
 

@@ -109,14 +109,14 @@ def test_a_file_of_another_format(tmp_path):
 
 def filled(path, count=200):
     """A file of points, and what is in it by key."""
-    wanted = {
+    outcomes = {
         hashlib.sha256(str(number).encode()).hexdigest(): Outcome(DONE, "x" * 50, {"number": number})
         for number in range(count)
     }
     with Store(path) as store:
-        for key, outcome in wanted.items():
+        for key, outcome in outcomes.items():
             store.add(key, outcome)
-    return wanted
+    return outcomes
 
 
 @functools.cache
@@ -124,8 +124,8 @@ def whole():
     """The bytes of a file, and what is in it."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "points.sqlite"
-        wanted = filled(path, 60)
-        return path.read_bytes(), wanted
+        outcomes = filled(path, 60)
+        return path.read_bytes(), outcomes
 
 
 @example(place=18, length=1, noise=b"\x03")  # the version by which SQLite may write
@@ -137,7 +137,7 @@ def whole():
 )
 def test_a_damaged_file_keeps_only_its_valid_points(place, length, noise):
     """Bytes changed anywhere: refused, or every point as it was or missing, and what is missing can be added again."""
-    content, wanted = bytearray(whole()[0]), whole()[1]
+    content, outcomes = bytearray(whole()[0]), whole()[1]
     start = place % len(content)
     stop = min(start + length, len(content))
     content[start:stop] = (noise * length)[: stop - start]
@@ -154,44 +154,44 @@ def test_a_damaged_file_keeps_only_its_valid_points(place, length, noise):
             assert "name another" in refusal.lower()
             return
         with store:
-            found = store.read(wanted)
-            assert all(wanted[key] == outcome for key, outcome in found.items())
-            assert store.damaged or found == wanted
-            for key in wanted.keys() - found.keys():
-                store.add(key, wanted[key])
-            assert store.read(wanted) == wanted
+            found = store.read(outcomes)
+            assert all(outcomes[key] == outcome for key, outcome in found.items())
+            assert store.damaged or found == outcomes
+            for key in outcomes.keys() - found.keys():
+                store.add(key, outcomes[key])
+            assert store.read(outcomes) == outcomes
         with Store(path) as again:
-            assert again.read(wanted) == wanted
+            assert again.read(outcomes) == outcomes
 
 
 def test_a_damaged_row_is_named_and_replaced(tmp_path):
     path = tmp_path / "points.sqlite"
-    wanted = filled(path, 5)
-    key = next(iter(wanted))
+    outcomes = filled(path, 5)
+    key = next(iter(outcomes))
     with sqlite3.connect(path) as base:
         base.execute("update points set row = replace(row, 'number', 'nunber') where key = ?", (key,))
     base.close()
     with Store(path) as store:
-        assert store.known(wanted) == wanted.keys() - {key}
+        assert store.known(outcomes) == outcomes.keys() - {key}
         assert (
             f"the checksum of row '{key[:12]}' is wrong): 4 of its points are intact, and the others"
             in store.damaged[0]
         )
         assert len(store.all()) == 4
-        store.add(key, wanted[key])
-        assert store.read(wanted) == wanted
+        store.add(key, outcomes[key])
+        assert store.read(outcomes) == outcomes
 
 
 def test_a_damaged_page_loses_few_points_and_the_old_file_is_kept(tmp_path):
     path = tmp_path / "points.sqlite"
-    wanted = filled(path)
+    outcomes = filled(path)
     content = bytearray(path.read_bytes())
     content[16384:20480] = b"\xff" * 4096
     path.write_bytes(content)
     for aside in ("points.sqlite.damaged", "points.sqlite.damaged-2"):
         with Store(path) as store:
-            found = store.read(wanted)
-            assert len(wanted) * 0.8 < len(found) < len(wanted)
+            found = store.read(outcomes)
+            assert len(outcomes) * 0.8 < len(found) < len(outcomes)
             assert store.damaged[0].startswith(f"{path} is damaged (")
             assert store.damaged[0].endswith(
                 f"): {len(found)} of its points are intact, and the others run again; the old file is now "
@@ -203,12 +203,12 @@ def test_a_damaged_page_loses_few_points_and_the_old_file_is_kept(tmp_path):
 
 def test_files_of_shards_are_merged(tmp_path):
     shards = [tmp_path / f"{number}.sqlite" for number in range(2)]
-    wanted = [filled(path, count) for path, count in zip(shards, (3, 5), strict=True)]
+    outcomes = [filled(path, count) for path, count in zip(shards, (3, 5), strict=True)]
     with Store(tmp_path / "all.sqlite") as merged:
         for path, added in zip(shards, (3, 2), strict=True):
             with Store(path) as other:
                 assert merged.merge(other) == added
-        assert merged.read(wanted[1]) == wanted[1]
+        assert merged.read(outcomes[1]) == outcomes[1]
 
 
 def test_many_open_a_new_file_at_once(tmp_path):

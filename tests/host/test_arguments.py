@@ -162,11 +162,11 @@ async def named(core, x, *, factor, out, tile=8):
 
 def test_keyword_only_parameters_reach_the_kernel():
     x = np.arange(8, dtype=np.float32)
-    for more, wanted in (({}, 16 * x), ({"tile": 1}, 2 * x)):
+    for more, expected in (({}, 16 * x), ({"tile": 1}, 2 * x)):
         given = {"factor": 2.0, "out": mlusim.Output.like(x), **more}
-        assert np.array_equal(mlusim.run(named, x, **given).output, wanted)
-        assert mlusim.verify(named, x, reference=wanted, **given).ok
-        assert np.array_equal(mlusim.run(named, x=x, **given).outputs["out"], wanted)
+        assert np.array_equal(mlusim.run(named, x, **given).output, expected)
+        assert mlusim.verify(named, x, reference=expected, **given).ok
+        assert np.array_equal(mlusim.run(named, x=x, **given).outputs["out"], expected)
     with pytest.raises(TypeError, match=r"^named has no parameter 'tiel': did you mean tile\? .*; mlusim.verify has"):
         mlusim.verify(named, x, tiel=3)
 

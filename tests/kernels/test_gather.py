@@ -41,11 +41,11 @@ def test_each_tier(name, dtype, wide, strategy, tier):
 def test_each_axis(name, nram_bytes, strategy, axis):
     rng = np.random.default_rng(axis)
     x = any_bits(rng, (5, 17, 33), "float32")
-    wanted = [4, 9, 20]
-    wanted[axis] = 50
-    index = rng.integers(-x.shape[axis], x.shape[axis], wanted)
+    index_shape = [4, 9, 20]
+    index_shape[axis] = 50
+    index = rng.integers(-x.shape[axis], x.shape[axis], index_shape)
     result = ops.gather(x, index, axis, device=on(name, nram_bytes), strategy=strategy)
-    part = tuple(slice(None) if k == axis else slice(extent) for k, extent in enumerate(wanted))
+    part = tuple(slice(None) if k == axis else slice(extent) for k, extent in enumerate(index_shape))
     assert same_bits(result, np.take_along_axis(opaque(x)[part], index % x.shape[axis], axis))
 
 

@@ -72,10 +72,10 @@ def test_nram_that_is_not_a_multiple_of_its_alignment(nram_bytes, updates):
 def test_each_axis(name, nram_bytes, strategy, axis):
     rng = np.random.default_rng(axis)
     x = any_bits(rng, (5, 7, 33), "float32")
-    wanted = [4, 6, 20]
-    wanted[axis] = 30
-    index = rng.integers(-x.shape[axis], x.shape[axis], wanted)
-    src = any_bits(rng, tuple(wanted), "float32")
+    index_shape = [4, 6, 20]
+    index_shape[axis] = 30
+    index = rng.integers(-x.shape[axis], x.shape[axis], index_shape)
+    src = any_bits(rng, tuple(index_shape), "float32")
     result = ops.scatter(x, index, src, axis, device=on(name, nram_bytes), strategy=strategy)
     assert same_bits(result, scattered(x, index, src, axis))
 

@@ -74,12 +74,12 @@ def test_copied_bytes_match_numpy(data: st.DataObject) -> None:
             strict=True,
         )
     )
-    wanted = {}
+    expected = {}
     for index in np.ndindex(shape):
         to, origin = (view.offset + sum(i * s for i, s in zip(index, view.strides, strict=True)) for view in (dst, src))
-        wanted |= {to + byte: origin + byte for byte in range(2)}
-    first = wanted[min(wanted)]
-    assert {to: origin + first for to, origin in moved.items()} == wanted
+        expected |= {to + byte: origin + byte for byte in range(2)}
+    first = expected[min(expected)]
+    assert {to: origin + first for to, origin in moved.items()} == expected
     assert copy.nbytes == 2 * int(np.prod(shape)) == copy.segments * copy.segment_bytes
 
 

@@ -33,9 +33,9 @@ def test_results_equal_numpy_take(data):
     x = rng.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype).reshape(shape)
     device, strategy = data.draw(st.sampled_from(BOARDS)), data.draw(st.sampled_from(("auto", "slab", "rows")))
     result = ops.index_select(x, index, axis, device=device, strategy=strategy)
-    wanted = np.take(x.view(f"V{x.itemsize}"), index, axis)
+    expected = np.take(x.view(f"V{x.itemsize}"), index, axis)
     assert result.output.dtype == x.dtype
-    assert (result.output.shape, result.output.tobytes()) == (wanted.shape, wanted.tobytes())
+    assert (result.output.shape, result.output.tobytes()) == (expected.shape, expected.tobytes())
     assert ops.index_select(x, index, axis, device=device, strategy=strategy, data=False).time_ps == result.time_ps
 
 
@@ -45,16 +45,16 @@ def test_results_equal_torch_index_select(axis, limit):
     torch = pytest.importorskip("torch")
     index = np.array([1, 0, 1, 1], np.int64)
     found = ops.index_select(X, index, axis, nram_limit_bytes=limit)
-    wanted = torch.index_select(torch.from_numpy(X), axis, torch.from_numpy(index)).numpy()
-    np.testing.assert_array_equal(found.output, wanted)
+    expected = torch.index_select(torch.from_numpy(X), axis, torch.from_numpy(index)).numpy()
+    np.testing.assert_array_equal(found.output, expected)
 
 
 def test_onnx_gather_of_a_list(onnx_cases):
     cases = [case for case in onnx_cases("gather") if case[2][1].ndim == 1]
     assert cases
-    for _, attributes, (x, index), (wanted,) in cases:
+    for _, attributes, (x, index), (expected,) in cases:
         found = ops.index_select(x, index, **{name: value for name, value in attributes.items() if name == "axis"})
-        np.testing.assert_array_equal(found.output, wanted)
+        np.testing.assert_array_equal(found.output, expected)
 
 
 def test_the_plan_is_the_one_that_runs():
@@ -70,8 +70,8 @@ def test_index_select_is_available_in_nets_sweeps_and_the_command_line(tmp_path)
     x = net.create_input(cinn.Float(32), X.shape, "x")
     out = net.index_select(x, net.create_input(cinn.Int(32), (3,), "i"), axis=1)
     index = np.array([4, -1, 0], np.int32)
-    wanted = np.take(X, index, 1)
-    np.testing.assert_array_equal(net.build().execute({"x": X, "i": index})[out], wanted)
+    expected = np.take(X, index, 1)
+    np.testing.assert_array_equal(net.build().execute({"x": X, "i": index})[out], expected)
     (row,) = mlusim.sweep("index_select", shape=(64, 32), count=7, axis=1, workers=0).rows
     assert (row["status"], row["count"]) == ("done", 7)
     np.save(tmp_path / "x.npy", X)
@@ -80,7 +80,7 @@ def test_index_select_is_available_in_nets_sweeps_and_the_command_line(tmp_path)
     done = CliRunner().invoke(main, [*arguments.split(), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["operator"] == "index_select"
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), wanted)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
 
 
 @pytest.mark.parametrize(

@@ -186,13 +186,13 @@ class TestReasons:
 class TestPredictedTimes:
     def test_auto_chooses_the_fastest_strategy(self):
         for shape, axis in (((64, 64), 1), ((8, 4096), 1), ((2, 100_000), 1), ((50_000, 4), 0), ((1, 10**6), 1)):
-            wanted = (shape[0], 16) if axis else (16, shape[1])
+            index_shape = (shape[0], 16) if axis else (16, shape[1])
             for name in BOARDS:
                 times = {}
                 for strategy in STRATEGIES:
                     try:
                         times[strategy] = mlusim.plan(
-                            "gather", shape, wanted, axis=axis, device=name, strategy=strategy
+                            "gather", shape, index_shape, axis=axis, device=name, strategy=strategy
                         ).predicted_ps
                     except PlanError:
                         assert strategy == "slab"

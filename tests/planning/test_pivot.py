@@ -65,8 +65,8 @@ def test_small_tensors_are_not_cut_below_a_bus_unit():
 @settings(deadline=None, max_examples=50)
 def test_extra_tiles_occupy_idle_cores(extent, itemsize):
     assume(extent * itemsize > 64 * 64)
-    wanted = max(cut.tasks for cut in pivot_cuts(ON, (extent,), itemsize, 1 << 18, whole_bytes=64))
-    assert wanted == ON.cores
+    tasks = max(cut.tasks for cut in pivot_cuts(ON, (extent,), itemsize, 1 << 18, whole_bytes=64))
+    assert tasks == ON.cores
 
 
 def test_tiles_text():

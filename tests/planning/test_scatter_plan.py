@@ -79,14 +79,14 @@ def check_updates(plan):
     regions = plan.parameters.regions
     for start, stop in zip(regions.start.tolist(), regions.stop.tolist(), strict=True):
         values = lookups.values_of(tuple(start), tuple(stop))
-        wanted = number[tuple(slice(a, b) for a, b in zip(*values, strict=True))]
+        expected = number[tuple(slice(a, b) for a, b in zip(*values, strict=True))]
         taken = [
             number[tuple(slice(a, b) for a, b in zip(*box, strict=True))]
             for box in _chunks(lookups, values, chunk.sizes)
         ]
         assert len(taken) <= chunk.count
         together = np.concatenate([some.reshape(-1) for some in taken]) if taken else np.empty(0, int)
-        assert np.array_equal(np.sort(together), np.sort(wanted.reshape(-1)))
+        assert np.array_equal(np.sort(together), np.sort(expected.reshape(-1)))
         # Values of one place have the shared coordinates in common: seen one after the other they only grow.
         last = {}
         for value in together.tolist():
@@ -250,13 +250,13 @@ class TestReasons:
 class TestPredictedTimes:
     def test_auto_chooses_the_fastest_strategy(self):
         for shape, axis in (((64, 64), 1), ((8, 4096), 1), ((2, 100_000), 1), ((50_000, 4), 0), ((1, 10**6), 1)):
-            wanted = (shape[0], 16) if axis else (16, shape[1])
+            index_shape = (shape[0], 16) if axis else (16, shape[1])
             for name in BOARDS:
                 times = {}
                 for strategy in STRATEGIES:
                     try:
                         times[strategy] = mlusim.plan(
-                            "scatter", shape, wanted, wanted, axis=axis, device=name, strategy=strategy
+                            "scatter", shape, index_shape, index_shape, axis=axis, device=name, strategy=strategy
                         ).predicted_ps
                     except PlanError:
                         assert strategy in ("slab", "bins")

@@ -62,7 +62,7 @@ def test_a_file_cut_off_anywhere(tmp_path, saved):
 
 def test_a_file_with_a_byte_changed_anywhere_is_an_input_error_or_the_same_run(tmp_path, saved):
     whole = saved.read_bytes()
-    wanted = to_json(mlusim.load(saved))
+    expected = to_json(mlusim.load(saved))
     for place in range(0, len(whole), max(len(whole) // 150, 1)):
         changed = bytearray(whole)
         changed[place] ^= 0x41
@@ -72,7 +72,7 @@ def test_a_file_with_a_byte_changed_anywhere_is_an_input_error_or_the_same_run(t
         except mlusim.InputError:
             continue
         # A byte that zip does not look at, such as a time.
-        assert to_json(read) == wanted
+        assert to_json(read) == expected
 
 
 def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):

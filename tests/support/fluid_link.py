@@ -25,12 +25,12 @@ class Wish:
 Rule = Callable[[float, list[float], list[Wish]], list[float]]
 
 
-def shares(total: float, wanted: list[float], weights: list[float]) -> list[float]:
+def shares(total: float, demands: list[float], weights: list[float]) -> list[float]:
     """Divide one resource by weight: nobody gets more than it wants, and what it leaves goes to the others."""
-    given = [0.0] * len(wanted)
+    given = [0.0] * len(demands)
     weight = sum(weights)
-    for k in sorted(range(len(wanted)), key=lambda k: wanted[k] / weights[k]):
-        given[k] = min(wanted[k], total * weights[k] / weight)
+    for k in sorted(range(len(demands)), key=lambda k: demands[k] / weights[k]):
+        given[k] = min(demands[k], total * weights[k] / weight)
         total -= given[k]
         weight -= weights[k]
     return given
@@ -41,8 +41,8 @@ def port_then_link(rate: float, ports: list[float], flows: list[Wish]) -> list[f
     limits = [0.0] * len(flows)
     for port, capacity in enumerate(ports):
         here = [k for k, flow in enumerate(flows) if flow.port == port]
-        wanted = [flows[k].limit / flows[k].ratio for k in here]
-        for k, share in zip(here, shares(capacity, wanted, [flows[k].weight for k in here]), strict=True):
+        demands = [flows[k].limit / flows[k].ratio for k in here]
+        for k, share in zip(here, shares(capacity, demands, [flows[k].weight for k in here]), strict=True):
             limits[k] = share * flows[k].ratio
     return shares(rate, limits, [flow.weight for flow in flows])
 

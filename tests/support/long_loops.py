@@ -11,8 +11,8 @@ from mlusim.cores.core import Core
 from mlusim.memory.view import View
 from mlusim.results.result import Result
 
-# By how much a time may differ from that of the full run.
-MOST = 0.005
+# Of the time, relative to that of the full run.
+MAX_ERROR = 0.005
 
 
 async def copy_rows(core: Core, x: View, out: View) -> None:
@@ -57,8 +57,8 @@ async def add_with_barriers(core: Core, x: View, out: View) -> None:
             await core.sync_cluster()
         return
     tile = core.nram.alloc(x.shape[1], x.dtype)
-    for turn in range(x.shape[0] // core.task_dim):
-        row = turn * core.task_dim + core.task_id
+    for step in range(x.shape[0] // core.task_dim):
+        row = step * core.task_dim + core.task_id
         await core.memcpy(tile, x[row])
         core.add(tile, tile, tile)
         core.relu(tile, tile)
@@ -123,9 +123,9 @@ def same_but_for_times(full: Result, quick: Result) -> None:
     assert dict(quick.metrics.operations) == dict(full.metrics.operations)
     assert len(quick.log) == len(full.log)
     off = abs(quick.time_ps / full.time_ps - 1)
-    assert off <= MOST
+    assert off <= MAX_ERROR
     assert abs(quick.time_ps - full.time_ps) <= quick.steady.bound_ps
-    assert quick.steady.bound_ps <= MOST * quick.time_ps
+    assert quick.steady.bound_ps <= MAX_ERROR * quick.time_ps
     columns = quick.log.columns()
     assert (columns["issue_ps"] <= columns["start_ps"]).all()
     assert (columns["start_ps"] <= columns["end_ps"]).all()

@@ -118,10 +118,10 @@ def test_a_byte_of_4_bit_integers_depends_on_its_two_elements():
 def test_an_element_of_a_lookup_depends_on_its_index_and_on_the_table():
     lookup = INSTRUCTIONS["lut"].marks
     assert lookup is not None
-    for table, wanted in ((np.zeros(64, np.int32), [0, 3, 0]), (np.full(64, 2, np.int32), [2, 3, 2])):
+    for table, expected in ((np.zeros(64, np.int32), [0, 3, 0]), (np.full(64, 2, np.int32), [2, 3, 2])):
         found = np.zeros(3, np.int32)
         lookup(found, np.array([0, 3, 0], np.int32), table)
-        assert found.tolist() == wanted
+        assert found.tolist() == expected
 
 
 @pytest.mark.parametrize("name", SERIES)
