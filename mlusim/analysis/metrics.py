@@ -101,7 +101,9 @@ class Metrics:
     @property
     def headline(self) -> str:
         """Time and io_efficiency in one line."""
-        return f"{format_us(self.time_ps)}, io_efficiency {percent(self.io_efficiency)}"
+        known = self.io_efficiency is not None
+        efficiency = f"io_efficiency {percent(self.io_efficiency)}" if known else "no bytes moved on the DRAM bus"
+        return f"{format_us(self.time_ps)}, {efficiency}"
 
 
 def measure(

@@ -95,7 +95,7 @@ def test_a_kernel_that_moves_nothing_has_no_io_efficiency():
 
     x = np.zeros(1000, np.float32)
     result = mlusim.run(idle, x, mlusim.Output.like(x))
-    assert repr(result).endswith(" us, io_efficiency ->")
+    assert repr(result).endswith(" us, no bytes moved on the DRAM bus>")
     assert (result.io_efficiency, result.vendor_io_efficiency, to_json(result)["io_efficiency"]) == (None, None, None)
     table = {row.label: row for row in rows(result)}
     assert table["io_efficiency"].value == "-"
