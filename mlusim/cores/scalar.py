@@ -173,7 +173,8 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) ->
     each = issuer.board.scalar_op_cycles if cycles is None else cycles
     if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
         raise OperandError(
-            f"scalar of {shown(count)} operations of {shown(cycles)} cycles: both must be integers of at least 0"
+            f"scalar of {shown(count)} operations of {shown(cycles)} cycles: both must be integers of at least 0, "
+            "such as core.board.scalar_add_cycles"
         )
     if int(each) * int(count) > _MAX_CYCLES or count > _MAX_CYCLES:
         raise OperandError(

@@ -199,7 +199,9 @@ def check_wram(direction: Direction, segment: int, dst_loops: Loops, dst_phase: 
         raise CopyError(f"{direction.name}: WRAM addresses must be aligned to 8 B, and this one is {phase % 8} B off")
     contiguous_2xx = direction is Direction.NRAM2NRAM and arch < _FIRST_3D_ARCH and not strided
     if contiguous_2xx and (segment % 128 or dst_phase % 64 or src_phase % 64):
+        shifted = dst_phase % 64 or src_phase % 64
+        remedy = "load the bytes to their place, or move them by a scalar loop" if shifted else "pad the buffer"
         raise CopyError(
             f"NRAM2NRAM of {segment} B at {dst_phase % 64} and {src_phase % 64} modulo 64: on arch {arch} a contiguous "
-            "move needs 64 B aligned addresses and a multiple of 128 B; pad the buffer"
+            f"move needs 64 B aligned addresses and a multiple of 128 B; {remedy}"
         )

@@ -183,12 +183,13 @@ def test_scalar_charges_cycles(run: Any, cycles: int | None, count: int, total: 
     assert columns["count"][0] == count
 
 
-@pytest.mark.parametrize(("cycles", "count"), [(-1, 1), (1, -1), (1.5, 1), (1, 2.0)])
+@pytest.mark.parametrize(("cycles", "count"), [(-1, 1), (1, -1), (1.5, 1), (1, 2.0), ("add", 1)])
 def test_scalar_takes_counts(run: Any, cycles: Any, count: Any) -> None:
     async def kernel(core: Core) -> None:
         core.scalar(cycles, count=count)
 
-    message = f"scalar of {count!r} operations of {cycles!r} cycles: both must be integers of at least 0"
+    message = f"scalar of {count!r} operations of {cycles!r} cycles: both must be integers of at least 0, such as "
+    message += "core.board.scalar_add_cycles"
     with pytest.raises(OperandError, match=PLACE + re.escape(message)):
         run(kernel)
 

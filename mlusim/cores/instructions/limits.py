@@ -293,7 +293,7 @@ def check_aligned(
     if address % ALIGNED_ADDRESS_BYTES or ragged_end:
         remedy = f"allocate whole {multiple} B and compute on all of them"
         if not ragged_end:
-            remedy = "copy the operand to a multiple of 64 B first"
+            remedy = "load the operand to a multiple of 64 B, or move it there by a scalar loop"
         raise OperandError(
             f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B alignment and a "
             f"multiple of {multiple} B; {remedy}"
