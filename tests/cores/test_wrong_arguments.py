@@ -75,6 +75,11 @@ def test_attributes_of_the_wrong_type_are_refused_by_name(name, value):
         (lambda core, x, tile: core.nram.alloc(64), "alloc(shape, dtype, name='', *, cluster=None): missing 'dtype'"),
         (lambda core, x, tile: core.nram.alloc(), "cluster=None): missing 'shape' and 'dtype'"),
         (lambda core, x, tile: core.nram.alloc(64, type=1), "got an unexpected keyword argument 'type'"),
+        (
+            lambda core, x, tile: core.atomic_add(x, 1),
+            "; atomic_reduce_add(target, operand) does not return the old value",
+        ),
+        (lambda core, x, tile: core.atomic_cas(x, 1), "atomic_cas(old, target, compare, operand): missing "),
         (lambda core, x, tile: core.load(x, 3, 4), "load(source) got 3 positional arguments: call it as shown"),
         (lambda core, x, tile: core.sync_io(tile), "sync_io() got 1 positional argument: call it as shown"),
         (lambda core, x, tile: core.gdram.alloc(64, x.dtype), "tensors in GDRAM are arguments of the kernel"),

@@ -164,7 +164,9 @@ def _wrong_call(owner: str, name: str, complaint: str) -> str:
     _, *parameters = signature(getattr(Scratch if owner == "Scratch" else Core, name)).parameters.values()
     call = f"{name}{Signature([parameter.replace(annotation=Parameter.empty) for parameter in parameters])}"
     if lacks := re.fullmatch("missing .*: (.*)", complaint):
-        return f"{call}: missing {lacks[1]}"
+        reduces = name.replace("atomic_", "atomic_reduce_")
+        instead = f"; {reduces}(target, operand) does not return the old value" if hasattr(Core, reduces) else ""
+        return f"{call}: missing {lacks[1]}{instead if reduces != name else ''}"
     if given := re.search(r"but (\d+) ", complaint):
         complaint = f"got {plural(int(given[1]) - 1, 'positional argument')}"
     return f"{call} {complaint}: call it as shown"
