@@ -19,7 +19,7 @@ import mlusim
 from mlusim import ops
 
 _ROUNDS = 3
-_MOST = 0.005
+_MAX_ERROR = 0.005
 
 
 async def copy_rows(core: Any, x: Any, out: Any) -> None:
@@ -89,7 +89,7 @@ def main() -> None:
                 seconds[steady].append(time.process_time() - begin)
         full, quick = results[False], results[True]
         error = quick.time_ps / full.time_ps - 1
-        assert abs(error) <= _MOST
+        assert abs(error) <= _MAX_ERROR
         assert abs(quick.time_ps - full.time_ps) <= quick.steady.bound_ps
         assert dict(quick.bus_bytes) == dict(full.bus_bytes)
         part = f"{quick.steady.operations / len(full.log):.0%}" if quick.steady.operations else "refused"

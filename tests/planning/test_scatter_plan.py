@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlusim
+from lookup_plans import BOARDS, NAMES, lookups_by_element, plan_or_none
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import board
@@ -17,9 +18,6 @@ from mlusim.kernels.scatter import _chunks
 from mlusim.planning.scatter import STRATEGIES
 from mlusim.planning.sorted_scatter import SortedParameters
 from operator_runs import small
-
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
-NAMES = st.sampled_from([*BOARDS, "mlu290-m5"])
 
 
 def owners(tiles, shape):
@@ -96,44 +94,18 @@ def check_updates(plan):
             last[shared] = value
 
 
-@st.composite
-def elements(draw):
-    rank = draw(st.integers(1, 3))
-    x = tuple(draw(st.integers(1, 24)) for _ in range(rank))
-    axis = draw(st.integers(-rank, rank - 1))
-    index = [draw(st.integers(0, min(extent, 9))) for extent in x]
-    index[axis] = draw(st.integers(0, 40))
-    shapes = x, tuple(index), tuple(index)
-    return shapes, {
-        "axis": axis,
-        "input_dtype": draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128"])),
-        "index_dtype": draw(st.sampled_from(["int32", "int64"])),
-        "device": small(draw(NAMES), draw(st.sampled_from([2048, 4096, 65_536, 2**20]))),
-        "strategy": draw(st.sampled_from(list(STRATEGIES))),
-    }
-
-
-@given(elements())
+@given(lookups_by_element(STRATEGIES, rank=3, extent=24, shared=9, along=40))
 @settings(deadline=None, max_examples=50)
 def test_any_shape_by_element(call):
-    shapes, arguments = call
-    strategy = arguments["strategy"]
-    try:
-        plan = mlusim.plan("scatter", *shapes, **arguments)
-    except PlanError as error:
-        refusal = str(error)
-    else:
-        refusal = ""
-    if refusal:
-        # On boards as large as these the others always find a way.
-        assert strategy in ("slab", "bins")
-        assert "usable NRAM" in refusal
+    (x, index), arguments = call
+    plan = plan_or_none("scatter", x, index, index, may_not_fit=("slab", "bins"), **arguments)
+    if plan is None:
         return
-    check(plan, shapes[0])
+    check(plan, x)
     check_updates(plan)
-    if 0 not in shapes[1]:
+    if 0 not in index:
         assert (plan.tier == 3) == (plan.parameters.strategy == "rows")
-        assert strategy in ("auto", plan.parameters.strategy)
+        assert arguments["strategy"] in ("auto", plan.parameters.strategy)
 
 
 @given(

@@ -1,0 +1,44 @@
+"""Random calls of gather and scatter with an index of x's rank, and their plans."""
+
+from hypothesis import strategies as st
+
+import mlusim
+from mlusim.errors import PlanError
+from operator_runs import small
+
+BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
+NAMES = st.sampled_from([*BOARDS, "mlu290-m5"])
+
+
+@st.composite
+def lookups_by_element(draw, strategies, *, rank, extent, shared, along):
+    """Shapes of x and of the index, and the other arguments of a plan.
+
+    Args:
+        draw: hypothesis's.
+        strategies: those of the operator.
+        rank, extent: largest rank, and extent of x.
+        shared, along: largest extent of the index along the other axes, and along that of the lookups.
+    """
+    ndim = draw(st.integers(1, rank))
+    x = tuple(draw(st.integers(1, extent)) for _ in range(ndim))
+    axis = draw(st.integers(-ndim, ndim - 1))
+    index = [draw(st.integers(0, min(size, shared))) for size in x]
+    index[axis] = draw(st.integers(0, along))
+    return (x, tuple(index)), {
+        "axis": axis,
+        "input_dtype": draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128"])),
+        "index_dtype": draw(st.sampled_from(["int32", "int64"])),
+        "device": small(draw(NAMES), draw(st.sampled_from([2048, 4096, 65_536, 2**20]))),
+        "strategy": draw(st.sampled_from(list(strategies))),
+    }
+
+
+def plan_or_none(operator, *shapes, may_not_fit, **arguments):
+    """The plan of a call; None if it does not fit, with strategies that may not: the others always find a way."""
+    try:
+        return mlusim.plan(operator, *shapes, **arguments)
+    except PlanError as error:
+        assert arguments["strategy"] in may_not_fit
+        assert "usable NRAM" in str(error)
+        return None
