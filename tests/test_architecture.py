@@ -123,7 +123,7 @@ def test_every_package_has_a_layer() -> None:
 
 
 def test_imports_follow_the_order() -> None:
-    """Imports at run time. What is only for type checkers may point up: an object knows who made it."""
+    """Imports at run time; those for type checkers only may point up."""
     wrong = []
     for path in FILES:
         room = room_of(module_name(path))
@@ -262,7 +262,7 @@ def test_kernels_use_no_global_state() -> None:
 
 
 def test_modules_that_docstrings_name_exist() -> None:
-    """`planning.reverse.plan_reverse` in backticks leads somewhere, with `mlusim.` before it or without."""
+    """Names in backticks such as `planning.reverse.plan_reverse`, with or without `mlusim.`, exist."""
     rooms = "|".join(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
     missing = []
     for path in FILES:

@@ -42,7 +42,7 @@ def arrays():
 
 
 def of_many(arrays, which, *, arena):
-    """The same launch as the `which`-th of three, its tensors in allocations of their own or in one."""
+    """One of three equal launches, chosen by `which`; its tensors are separate allocations or parts of one."""
     device = Device("mlu590-h8")
     if arena:
         whole = device.alloc((1 << 12,), np.uint8, "arena")

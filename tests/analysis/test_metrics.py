@@ -297,7 +297,7 @@ def test_the_log_of_a_run_that_stopped_can_still_be_measured():
 
 
 def test_a_gathered_table_counts_only_the_bytes_read():
-    """The vendor's figure counts all of the table, and passes 100 %; what must move for these rows does not."""
+    """The vendor's figure counts the whole table and exceeds 100 %; the compulsory bytes of these rows do not."""
 
     async def rows_of(core, table, out):
         tile = core.nram.alloc(out.shape, out.dtype)

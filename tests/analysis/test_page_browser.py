@@ -47,7 +47,7 @@ def browser():
 
 
 class Shown:
-    """A page in the browser, with what it said and asked for while it loaded."""
+    """A page in the browser, with its console messages and requests while it loaded."""
 
     def __init__(self, browser, path, width=WIDE, query=""):
         self.tab = browser.new_page(viewport={"width": width, "height": 900})
@@ -176,7 +176,7 @@ def test_the_charts_hold_the_numbers_of_the_run(shown, result):
 
 
 def shares_drawn(shown):
-    """Part of the timeline's cells that each cause has, by row of the chart."""
+    """By row of the chart, the share of the timeline's cells of each cause."""
     return np.array(
         shown.get(
             """document.getElementById('timeline-chart').data[0].z.map(row =>

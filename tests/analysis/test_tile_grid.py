@@ -58,7 +58,7 @@ def test_a_grid_makes_rectangles_of_the_tiles():
 
 
 def test_logged_writers_match_the_output():
-    """Each task writes its own number, in every form of write that there is; the output is the map."""
+    """Each task writes its own number, by every kind of write; the output is the expected map."""
 
     async def signs(core, out):
         stage = core.sram.alloc((4, 16), np.int32, "stage")

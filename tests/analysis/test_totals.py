@@ -142,7 +142,7 @@ def test_windows_give_the_same_pictures_as_the_whole_log(monkeypatch: pytest.Mon
 
 
 def test_long_logs_are_never_read_by_whole_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """From the summary to the page: of ten million operations a column takes 80 MB."""
+    """From the summary to the page: one column of ten million operations takes 80 MB."""
     lengths: list[int] = []
     column = log_records.Records.column
 

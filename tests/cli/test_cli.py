@@ -23,7 +23,7 @@ from mlusim.ops.commands import COMMANDS
 
 
 def fail(*arguments, code=2):
-    """The one line that a failing command prints."""
+    """The error message, one line, of a failing command."""
     result = call(*arguments)
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")

@@ -267,7 +267,7 @@ def test_help_lists_the_options_of_a_kernel(command):
 
 
 def test_a_kernel_adds_to_values_from_a_file(home):
-    """As the messages say: neither a new output, which holds no values, nor an input, which is not written."""
+    """Neither a new output, which holds no values, nor an input, which is not written, as the messages say."""
     (home / "bins.py").write_text(
         "async def bins(core, x, out):\n"
         "    if core.is_memory_core:\n        return\n"

@@ -1,4 +1,4 @@
-"""What a kernel prints: on standard output, unless that is for JSON alone."""
+"""What a kernel prints goes to standard output, except with --json."""
 
 import json
 import subprocess

@@ -14,7 +14,7 @@ Run = Callable[..., Device]
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """`run(kernel, *arguments, device=..., dim=1, kind="BLOCK")`: launch it once, wait, give the device."""
+    """`run(kernel, *arguments, device=..., dim=1, kind="BLOCK")`: launch it once, wait, and return the device."""
 
     def run_kernel(
         kernel: Any, *arguments: Any, device: Any = "mlu370-x4", dim: Any = 1, kind: str = "BLOCK", **options: Any

@@ -22,7 +22,7 @@ PLACE = r"^task 0 \(cluster 0, core 0\), test_scratch\.py:\d+, at [\d .]+ ns: "
 
 
 def test_a_kernel_sees_capacity_and_free_bytes(run: Any) -> None:
-    """Capacity less what the compiler keeps: 640 KiB of NRAM and 3968 KiB of SRAM on MLU370, 384 and 1920 elsewhere."""
+    """Capacity less the compiler's share: 640 KiB of NRAM and 3968 KiB of SRAM on MLU370, 384 and 1920 elsewhere."""
     seen: dict[str, tuple[int, ...]] = {}
 
     async def kernel(core: Core, name: str) -> None:
@@ -109,7 +109,7 @@ def test_nested_scopes_free_their_buffers(run: Any) -> None:
 
 @pytest.mark.parametrize("memory", ["nram", "wram", "ldram"])
 def test_fresh_buffers_are_poisoned_every_time(run: Any, memory: str) -> None:
-    """Also where the task before has left something."""
+    """Even if the previous task has written there."""
     device = Device(X4.replace(clusters=1, max_union=1, cores_per_cluster=1))
     out = device.alloc((3, 64), np.uint8)
 
@@ -149,7 +149,7 @@ def test_buffers_are_aligned(run: Any) -> None:
 
 
 def test_a_copy_in_flight_may_outlive_its_scope(run: Any) -> None:
-    """As on the board: the bytes land where the buffer was, whoever has it now."""
+    """As on the board, the bytes go to where the buffer was, whatever is there now."""
     device = Device()
     x, out = device.upload(np.full(4096, 7, np.uint8)), device.alloc(4096, np.uint8)
 
@@ -165,7 +165,7 @@ def test_a_copy_in_flight_may_outlive_its_scope(run: Any) -> None:
 
 
 def test_synced_effects_are_applied_before_the_scope_ends(run: Any) -> None:
-    """A fill that has ended is no use of a freed buffer, though nothing has looked at its bytes."""
+    """A fill that has ended does not count as a use of the freed buffer, although nothing has read its bytes."""
 
     async def kernel(core: Core) -> None:
         if core.is_memory_core:

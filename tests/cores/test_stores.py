@@ -114,7 +114,7 @@ def test_an_on_chip_store_costs_its_cycles(run: Any, memory: str) -> None:
 
 
 def test_stores_land_before_a_barrier_opens(run: Any) -> None:
-    """The store is slower than the barrier: whoever passes it sees the value all the same."""
+    """The store is slower than the barrier; a task that has passed the barrier sees the value nevertheless."""
     device = Device(X4.replace(scalar_gdram_latency_ps=50_000_000, union_barrier_ps=1000))
     cell, out = device.alloc(1, "int32"), device.alloc(4, "int32")
 

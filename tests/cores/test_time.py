@@ -105,7 +105,7 @@ def test_sram(run: Any, one: Board, direction: str) -> None:
 @pytest.mark.parametrize("by", ["core", "memory core"])
 @pytest.mark.parametrize("direction", ["GDRAM2SRAM", "SRAM2GDRAM"])
 def test_the_memory_cores_engine(run: Any, by: str, direction: str) -> None:
-    """Copies between GDRAM and SRAM run on it, whoever issues them."""
+    """Copies between GDRAM and SRAM run on it, whichever core issues them."""
     one = X4.replace(memory_core_bandwidth_bytes_per_s=3 * 10**9)
     device = Device(one)
     nbytes = 64_000
@@ -285,12 +285,12 @@ def test_one_cores_time_never_grows_with_more_bandwidth_or_clock(name: str, fact
     ],
 )
 def test_every_cost_parameter_affects_the_time(name: str) -> None:
-    """A parameter that the kernel pays for makes it slower."""
+    """A larger cost makes a kernel that uses it slower."""
     assert mixed_time(X4.replace(**{name: getattr(X4, name) + 10**6})) > mixed_time(X4)
 
 
 def test_time_is_whole_picoseconds(run: Any) -> None:
-    """Also on a clock that no whole number of picoseconds fits."""
+    """Also on a clock whose period is no whole number of picoseconds."""
     one = board("mlu370-x4").replace(clock_hz=333_333_333)
     device = Device(one)
     views = device.upload(np.zeros((2, 16, 1100), np.float32)), device.alloc((2, 16, 1000), np.float32)

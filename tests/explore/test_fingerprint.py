@@ -1,4 +1,4 @@
-"""The digest of a user's function changes with everything that it computes with, and with nothing else."""
+"""The digest of a user's function changes with everything that it depends on, and with nothing else."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_an_invalid_limit_is_an_error(limit):
     ],
 )
 def test_every_operator_is_right_within_an_nram_limit(operator, shape, options):
-    """The run is verified, too, by the fixture of all tests: also against its plan."""
+    """The fixture of all tests also verifies the run, and compares it with its plan."""
     call = getattr(mlusim.ops, "tin_shift_forward" if operator == "tin_shift" else operator)
     arrays = inputs(operator, shape, **options)
     whole, limited = (call(*arrays, **options, nram_limit_bytes=limit) for limit in (None, 4096))

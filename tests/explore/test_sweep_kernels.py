@@ -67,7 +67,7 @@ def test_a_callable_of_this_process():
 
 def test_a_text_is_values_of_the_type_of_the_default():
     async def copy(core, x, out, part=2, fast=True, block=(1, 2), how="near", more=None):
-        """Never runs: the points are made, and no more."""
+        """Never runs: only its points are made."""
 
     def values(**settings):
         points = points_of(copy, shape=SHAPE, options=settings)
@@ -87,7 +87,7 @@ def test_a_text_is_values_of_the_type_of_the_default():
 
 
 def test_a_function_without_a_module():
-    """As of `exec` in a dictionary of its own."""
+    """As made by `exec` in a separate dictionary."""
     names = {}
     exec("async def nothing(core, x, out, part=2): pass", names)
     assert here(names["nothing"], shape=4, part=[1, 2]).counts["done"] == 2
@@ -233,7 +233,7 @@ def test_a_changed_model_makes_a_new_point(monkeypatch):
 
 
 def test_the_model_fingerprint_covers_all_imports_of_a_point():
-    """Whatever module of ours a point loads decides its figures, or is named here as one that does not."""
+    """Every module of mlusim that a point loads is in its hash, or is listed here as one without effect on figures."""
     code = (
         "import sys, mlusim; mlusim.sweep('gather', shape=(8, 8), workers=0)\n"
         "print(*(name for name in sys.modules if name.startswith('mlusim.')))"

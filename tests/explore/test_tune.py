@@ -57,7 +57,7 @@ def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator, tuned
 
 @pytest.mark.parametrize("operator", CASES)
 def test_tune_is_no_slower_than_a_sweep_over_strategies_and_limits(operator, tuned):
-    """Against a sweep, which knows nothing of how tune searches."""
+    """Compared with a sweep, which does not depend on the search."""
     found = tuned(operator)
     limits = [None, 200_000, 60_000, 20_000]
     swept = mlusim.sweep(operator, **CASES[operator], strategy="all", nram_limit_bytes=limits, workers=0)

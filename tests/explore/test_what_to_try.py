@@ -147,7 +147,7 @@ def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tol
 
 
 def test_a_full_dram_gains_nothing_by_an_even_share():
-    """18 cores fill the DRAM, so that the work of the others would change little."""
+    """18 cores fill the DRAM, so work on the other cores would change little."""
 
     async def few_cores(core, x, out):
         await uneven(core, x, out, 608)

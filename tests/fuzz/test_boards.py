@@ -23,7 +23,7 @@ INDEX = np.arange(64, dtype=np.int64)[:, None] * np.ones((1, 64), np.int64) % 7
 
 
 def use(board):
-    """Runs on it: exact, or refused for a reason."""
+    """Runs on it are exact, or refused with a reason."""
     calls = (
         (X[::-1], lambda: mlusim.ops.reverse(X, 0, device=board)),
         (np.take_along_axis(X, INDEX, 0), lambda: mlusim.ops.gather(X, INDEX, 0, device=board)),

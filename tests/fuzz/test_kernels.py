@@ -32,7 +32,7 @@ OPERATION = st.one_of(
 
 
 def pick(buffers, value):
-    """A view, or a number, of what an operation was drawn with."""
+    """A view or a number among the drawn arguments of an operation."""
     if not isinstance(value, tuple):
         return value
     _, which, start, stop, how = value
@@ -98,7 +98,7 @@ def test_a_random_kernel_succeeds_or_fails_at_its_line(operations, board, dma, c
 
 
 def check(error):
-    """An error says what is wrong at a line of the kernel; none is of the simulator's own code."""
+    """Every error names a line of the kernel, and none comes from the simulator's own code."""
     text = str(error)
     assert len(text) > 10
     for raw in ("NoneType' object has no", "ufunc", "broadcast", "memoryview", "argument out of range", "struct.error"):

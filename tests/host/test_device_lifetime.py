@@ -18,7 +18,7 @@ from mlusim.memory.view import View
 
 
 def test_an_unreferenced_device_frees_its_memory_immediately() -> None:
-    """Not when the garbage collector comes: the next device finds memory that was just in use."""
+    """Without waiting for the garbage collector: the next device reuses the memory."""
 
     async def kernel(core: Core, x: View, out: View) -> None:
         held = core.nram.alloc(8192, "float32")

@@ -17,7 +17,7 @@ from mlusim.memory.view import View
 
 
 async def busy(core: Core, x: View, out: View) -> None:
-    """Some of everything: copies, arithmetic, scalar accesses, rows, barriers, scopes."""
+    """A bit of everything: copies, arithmetic, scalar accesses, rows, barriers, scopes."""
     shared = core.sram.alloc((4, 16), np.float32, "shared")
     if not core.is_memory_core:
         with core.nram.scope():
@@ -73,7 +73,7 @@ def test_timing_only_has_the_same_log() -> None:
 
 
 def test_another_process_gives_the_same_log() -> None:
-    """Whatever the seed of Python's hashes."""
+    """For any seed of Python's hashes."""
     program = (
         "import importlib.util, sys\n"
         f"spec = importlib.util.spec_from_file_location('test_repeatability', {__file__!r})\n"

@@ -273,7 +273,7 @@ def test_meaningless_options_are_refused(options, message):
 
 
 def test_a_device_refuses_a_text_for_the_names_of_outputs():
-    """A text would allow every output whose name is a part of it."""
+    """A string would allow every output whose name is a substring."""
     device = Device()
     device.launch(double, device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out"), 2, **ONE)
     device.synchronize()

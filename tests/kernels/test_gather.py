@@ -79,7 +79,7 @@ def test_two_axes_chosen_with_a_tied_one_between(name, nram_bytes, strategy):
 @pytest.mark.parametrize("strategy", ["slab", "rows"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
 def test_the_instruction_of_arch_592_and_the_loop_before_it(name, strategy, dtype):
-    """The same board with and without: equal bits; one operation a tile instead of one that is N instructions."""
+    """The same board with and without it: equal bits; one operation per tile instead of one for N instructions."""
     rng = np.random.default_rng(4)
     x = any_bits(rng, (8, 3000), dtype)
     index = rng.integers(-3000, 3000, (8, 500)).astype(np.int32)
@@ -118,7 +118,7 @@ def test_one_row_gathered_by_every_core(name, strategy):
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("strategy", ["slab", "rows"])
 def test_every_byte_is_moved(name, strategy):
-    """Loaded: the index, and of x each looked-up element at least; stored: the output, no byte twice."""
+    """Loads are the index and at least every element of x that is looked up; stores are the output, each byte once."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((16, 300)).astype(np.float32)
     index = rng.integers(0, 300, (16, 200)).astype(np.int32)

@@ -174,11 +174,11 @@ def test_no_elements_and_no_updates(name, strategy, x, index):
 
 
 class TestLastWins:
-    """Of updates of one place the last in row-major order stays, though cores take them at the same time."""
+    """Of several updates of one element, the last in row-major order wins, although cores apply them in parallel."""
 
     @staticmethod
     def writer(plan, place):
-        """The task that a place of a single row belongs to."""
+        """The task that an element of a single row belongs to."""
         inside = (plan.tiles.start[:, -1] <= place) & (place < plan.tiles.stop[:, -1])
         (task,) = plan.tiles.task[inside]
         return int(task)
@@ -188,7 +188,7 @@ class TestLastWins:
     @pytest.mark.parametrize("dma", ["complete", "late"])
     @pytest.mark.parametrize("nram_bytes", [None, 8192])
     def test_thousands_of_updates_of_four_elements(self, name, strategy, dma, nram_bytes):
-        """The places lie far from each other, in the parts of different cores; each has thousands of updates."""
+        """The elements are far apart, in the parts of different cores, and each has thousands of updates."""
         rng = np.random.default_rng(5)
         x = np.full((1, 6000), -1, np.float32)
         index = rng.integers(0, 4, (1, 12_000)).astype(np.int32) * 1999
@@ -202,7 +202,7 @@ class TestLastWins:
         assert len({self.writer(result.plan, place) for place in range(0, 6000, 1999)}) == 4
 
     def test_updates_of_one_element_are_applied_in_order(self):
-        """By "bins" those of one place lie in all chunks, and chunks are assigned to all cores."""
+        """With "bins", the updates of one element are in all chunks, and the chunks are assigned to all cores."""
         x = np.zeros((1, 6000), np.float32)
         index = np.full((1, 12_000), 77, np.int32)
         src = np.arange(12_000, dtype=np.float32).reshape(1, -1)
@@ -230,7 +230,7 @@ class TestLastWins:
     @pytest.mark.parametrize(("name", "strategy"), WAYS)
     @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
     def test_in_little_nram(self, name, strategy, dtype):
-        """Four places of each row take all the updates, so that every chunk meets every place."""
+        """Four elements of each row take all updates, so every chunk updates each of them."""
         rng = np.random.default_rng(2)
         x = any_bits(rng, (3, 40), dtype)
         index = rng.integers(-4, 0, (3, 1000)).astype(np.int32)
@@ -254,7 +254,7 @@ def test_every_byte_is_moved(name, strategy):
 
 
 class TestIndexErrors:
-    """They are found before anything is launched, so that nothing is ever written."""
+    """They are found before the launch, so nothing is written."""
 
     @pytest.fixture(autouse=True)
     def no_device(self, monkeypatch):

@@ -188,7 +188,7 @@ def test_timing_only_has_sizes_but_no_bytes() -> None:
     alignment=st.sampled_from([1, 4]),
 )
 def test_allocations_never_overlap(steps: list[tuple[bool, int, int]], alignment: int) -> None:
-    """First fit against a model that looks at every byte of a very small memory."""
+    """First fit, compared with a model that tracks every byte of a very small memory."""
     memory = nram(32, alignment=alignment)
     live, peak = [], 0
     for number, (free, size, pick) in enumerate(steps):

@@ -131,7 +131,7 @@ def test_bus_bytes_count_the_off_chip_sides() -> None:
 @given(data=st.data())
 @settings(max_examples=150)
 def test_bus_bytes_of_any_views(data: st.DataObject) -> None:
-    """Each contiguous run of the destination is a segment, wherever its side of the copy begins and runs to."""
+    """Each contiguous run of the destination is a segment, wherever it begins and ends."""
     rows, row = data.draw(st.integers(2, 9)), data.draw(st.integers(1, 150))
     gaps = [data.draw(st.integers(1, 90)) for _ in range(2)]
     backwards = [data.draw(st.booleans()) for _ in range(2)]

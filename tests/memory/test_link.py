@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot b
 
 
 class Recorded(Flow):
-    """A transfer that writes down when it was done, and may begin another one then."""
+    """A transfer that records when it completes, and may then begin another one."""
 
     __slots__ = ("ended", "following", "link", "number")
 
@@ -137,7 +137,7 @@ def test_a_port_is_shared_in_bytes_and_the_link_in_work(
 
 
 def loaded(growth: float) -> Any:
-    """Each transfer at one part of its share of the port: u (1 + growth u / (1 - u)) is demand over capacity."""
+    """Transfers run at one part of their shares of the port: u (1 + growth u / (1 - u)) is demand over capacity."""
 
     def rule(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
         if not flows:
@@ -224,7 +224,7 @@ def test_the_factor_ends_with_the_last_of_a_kind() -> None:
 
 
 def test_mixing_lasts_a_while_after_the_last_of_a_kind() -> None:
-    """Readers behind a writer: for a time the link counts as mixed, and no longer, whatever else happens then."""
+    """Readers after a writer: the link counts as mixed for a fixed time, whatever else happens."""
     wishes = [wish(80, 9.0, traffic=WRITE), wish(40, 9.0, at_ps=150), wish(100, 9.0, at_ps=230)]
     # The writer ends at 80; until 280 reads count as mixed with it: 40 B of the last one by then, 60 B after it.
     assert run(1.0, [9.0], wishes, 0.8, mixing_ps=200) == {0: 80, 1: 200, 2: 340}

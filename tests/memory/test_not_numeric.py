@@ -63,7 +63,7 @@ def test_views_are_hashable_and_comparable(view):
 
 @pytest.mark.parametrize("use", [copy.deepcopy, pickle.dumps])
 def test_python_does_not_copy_memory_of_a_device(view, use):
-    """The copy would have bytes of its own, and writes to it would be lost."""
+    """The copy would have separate bytes, and writes to it would be lost."""
     with pytest.raises(OperandError, match=r"which Python cannot copy: core\.memcpy\(buffer, view\) copies its bytes"):
         use(view)
     assert copy.copy(view).allocation is view.allocation

@@ -120,7 +120,7 @@ def test_large_kernels_do_not_depend_on_lockstep(name: str, tiles: int, most: fl
 def test_links_do_not_switch_methods_so_often_that_moving_the_flows_costs_more_than_the_transfers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two cores at each of 16 ports meet and part again all the time."""
+    """Two cores at each of 16 ports, which contend again and again."""
     scheduled = []
     schedule_end = QuickLink._schedule_end
 

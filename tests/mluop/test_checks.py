@@ -67,7 +67,7 @@ def in_place(name):
 
 
 def reads(reason, message):
-    """Whether a message goes on as `reason` does; `...` stands for anything."""
+    """Whether a message continues with `reason`, in which `...` stands for anything."""
     return re.search(re.escape(reason).replace(re.escape("..."), ".*"), message)
 
 

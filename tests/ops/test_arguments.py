@@ -342,7 +342,7 @@ def test_arguments_that_do_not_fit(call, message):
 
 
 def test_a_type_error_within_an_operator_is_not_explained():
-    """Only the call itself is: an error from within keeps its text."""
+    """Only errors of the call itself are explained; one from within keeps its text."""
 
     class Spoiled:
         @property

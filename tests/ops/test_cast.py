@@ -35,7 +35,7 @@ def small(name: str) -> Board:
 
 
 def few(dtype: Any) -> Array:
-    """Some of the patterns that go wrong, 8-bit types whole."""
+    """Some of the critical patterns; of 8-bit types, all."""
     whole = patterns(dtype)
     return whole if dtype.itemsize == 1 else np.concatenate([whole[:40], whole[-20:], whole[40::97]])
 

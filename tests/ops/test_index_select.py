@@ -104,7 +104,7 @@ def test_invalid_arguments_are_errors(index, axis, message):
 @pytest.mark.parametrize("strategy", ["slab", "rows"])
 @pytest.mark.parametrize("shape", [(64, 3, 5), (2, 3, 5), (3, 3, 1)])
 def test_an_index_that_repeats_is_read_once_for_each_tile(device, strategy, shape, tmp_path):
-    """Every place of the axes before chooses by the same indices: two of them are read again, more are not."""
+    """All positions of the leading axes use the same indices, which are read again for two of them, not for more."""
     x = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     index = np.array([2, -1, 0, 1, 1])
     result = ops.index_select(x, index, 1, device=device, strategy=strategy, check=True)

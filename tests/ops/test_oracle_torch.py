@@ -52,7 +52,7 @@ def test_gather(shape, axis, wanted, seed, device):
 @given(shapes, st.integers(0, 3), seeds, BOARDS, st.sampled_from(["slab", "rows", "bins"]))
 @settings(deadline=None, max_examples=40)
 def test_scatter(shape, axis, seed, device, strategy):
-    """Each place once: torch leaves open which of several updates of one place stays."""
+    """Each element once: torch does not define which of several updates wins."""
     assume(strategy != "bins" or device != "mlu270-s4")
     axis %= len(shape)
     rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ def test_flip(shape, chosen, seed, device):
 @pytest.mark.parametrize("source", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("target", FLOATS)
 def test_cast_to_floats(source, target):
-    """To floats every value is defined: rounding to nearest even, infinity beyond the largest."""
+    """Casts to floats are defined for every value: to nearest even, and infinity beyond the largest."""
     rng = np.random.default_rng(5)
     if source in FLOATS:
         with np.errstate(over="ignore"):
@@ -123,7 +123,7 @@ def test_cast_to_floats(source, target):
 @pytest.mark.parametrize("source", FLOATS)
 @pytest.mark.parametrize("target", INTEGERS)
 def test_cast_to_integers_cuts_fractions_off(source, target):
-    """Within the range of the target; beyond it torch leaves the result open."""
+    """Within the range of the target; beyond it, torch does not define the result."""
     limit = min(float(np.iinfo(target).max), 2000.0)
     low = max(float(np.iinfo(target).min), -2000.0)
     x = np.random.default_rng(6).uniform(low, limit - 1, 2000).astype(source)

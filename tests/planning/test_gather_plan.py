@@ -17,7 +17,7 @@ from operator_runs import small
 
 
 def times_covered(tiles, shape):
-    """How often the tiles have each element, counted one tile after the other."""
+    """By element, the number of tiles that contain it, counted tile by tile."""
     count = np.zeros(shape, int)
     for start, stop in zip(tiles.start.tolist(), tiles.stop.tolist(), strict=True):
         count[tuple(slice(low, high) for low, high in zip(start, stop, strict=True))] += 1
@@ -25,7 +25,7 @@ def times_covered(tiles, shape):
 
 
 def check(plan, shape):
-    """What any plan keeps to: each element once, in NRAM, tasks within one tile of each other, a reason, a time."""
+    """Check any plan: each element once, within NRAM, tasks balanced to one tile, a reason, a time."""
     plan.check()
     assert plan.output_shape == shape
     assert (times_covered(plan.tiles, shape) == 1).all()
@@ -190,7 +190,7 @@ class TestPredictedTimes:
         ("shape", "count"), [((256, 512), 512), ((4, 20_000), 3000), ((64, 64), 64), ((1, 30_000), 60_000)]
     )
     def test_within_a_factor_of_two(self, name, strategy, shape, count):
-        """They choose between ways that differ by more, and say so where they do not."""
+        """Predictions choose between strategies whose times differ by more."""
         rng = np.random.default_rng(1)
         x = rng.standard_normal(shape, np.float32)
         index = rng.integers(0, shape[1], (shape[0], count)).astype(np.int32)

@@ -75,7 +75,7 @@ def test_slab_loads_are_counted_per_run_of_tiles(tiles, tasks, parts):
 
 @pytest.mark.parametrize("device", ["mlu220-m2", "mlu290-m5", "mlu370-x4", "mlu590-h8"])
 def test_predictions_are_near_simulations(device):
-    """Where the model had been a quarter and more off: ports at their limit, short rows, repeated indices."""
+    """Where the model was once off by a quarter or more: ports at their limit, short rows, repeated indices."""
     x = np.zeros((103, 241), np.int64)
     # Evenly distributed over the tasks, as predictions assume.
     lengths = np.arange(103) * 64 % 103 * 241 // 102

@@ -33,7 +33,7 @@ def owners(tiles, shape):
 
 
 def check(plan, shape):
-    """What any plan keeps to: places, NRAM, the load of tasks, a reason."""
+    """Check any plan: each element has one task, NRAM, the balance of tasks, a reason."""
     plan.check()
     assert plan.nram_bytes <= plan.board.nram_usable_bytes
     assert plan.reason
@@ -57,7 +57,7 @@ def check(plan, shape):
 
 
 def check_updates(plan):
-    """Of a region each update that may reach it is taken once, and updates of one place in row-major order."""
+    """Each region applies every update that may reach it once, and those of one element in row-major order."""
     lookups = plan.parameters.lookups
     if isinstance(plan.parameters, SortedParameters):
         first, start, stop = plan.parameters.binning.boxes(lookups)
@@ -242,7 +242,7 @@ class TestPredictedTimes:
         ("shape", "count"), [((256, 512), 512), ((4, 20_000), 3000), ((64, 64), 64), ((1, 30_000), 60_000)]
     )
     def test_within_a_factor_of_two(self, name, strategy, shape, count):
-        """They choose between ways that differ by more, and say so where they do not."""
+        """Predictions choose between strategies whose times differ by more."""
         if strategy == "bins" and board(name).needs_aligned_vectors:
             pytest.skip("sorting takes vector operands of any length")
         rng = np.random.default_rng(1)

@@ -200,7 +200,7 @@ def test_nram_too_small_for_an_element_is_an_error(strategy: str) -> None:
 
 
 class TestAuto:
-    """On boards and shapes that nobody tuned it to; what it picks is not always fastest, but never far from it."""
+    """On boards and shapes that it was not tuned to: the choice is not always the fastest, but never far from it."""
 
     @pytest.mark.parametrize("name", ["mlu370-x4", "mlu290-m5", "mlu590-h8", "mlu270-s4"])
     @pytest.mark.parametrize(

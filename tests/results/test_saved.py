@@ -299,7 +299,7 @@ def test_everything_of_a_log_is_saved():
 
 
 def test_log_records_have_plain_field_types_only():
-    """What `_table_values` can write: integers, truth, and what JSON has with tuples for lists."""
+    """What `_table_values` can write: integers, booleans, and JSON values with tuples for lists."""
     from mlusim.results.saved_log import _TABLES
 
     kinds = {item.type for record in _TABLES.values() for item in fields(record)}

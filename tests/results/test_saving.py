@@ -43,7 +43,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_a_kill_never_leaves_a_partial_file(tmp_path):
-    """Saved again and again, killed in between: what is there can always be read."""
+    """Saved repeatedly and killed in between: the file can always be read."""
     code = (
         "import sys, numpy as np, mlusim\n"
         "runs = [mlusim.ops.flip(np.zeros((64, n), np.int8), 0, device='mlu370-x4', data=False) for n in (64, 4096)]\n"

@@ -99,7 +99,7 @@ def test_a_retimed_run_can_be_saved_and_retimed(tmp_path):
 
 
 def test_decisions_on_loaded_values_stay_as_recorded():
-    """A kernel that polls a flag issues fewer loads on a board where they are slow; the log keeps its own."""
+    """A kernel that polls a flag issues fewer loads on a board with slow loads; retiming keeps the recorded ones."""
 
     async def polls(core, flag, x):
         if core.is_memory_core:

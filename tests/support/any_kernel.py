@@ -11,7 +11,7 @@ from mlusim.memory.kinds import Direction
 
 
 def _core_step(core, rng, step, arrays, here):
-    """One random operation; gives what is to be awaited, if anything."""
+    """Issue one random operation; return what must be awaited, or None."""
     x, out, index = arrays
     a, b, c, rows, wide, ldram, wram, shared = here
     start = rng.randrange(0, 64) * 32

@@ -102,7 +102,7 @@ def name(value: object) -> str:
 
 @cache
 def boundaries(dtype: dtypes.Dtype) -> Array:
-    """Where things go wrong: limits of integers, ends of exactness, ties, largest and smallest floats; and patterns."""
+    """Critical values: limits of integers, ends of exactness, ties, largest and smallest floats; and patterns."""
     random = np.random.default_rng(20)
     bits = random.integers(0, 2**64 - 1, RANDOM_PATTERNS, np.uint64, endpoint=True).astype(f"u{dtype.itemsize}")
     if dtype in FORMATS:

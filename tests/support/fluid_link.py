@@ -26,7 +26,7 @@ Rule = Callable[[float, list[float], list[Wish]], list[float]]
 
 
 def shares(total: float, demands: list[float], weights: list[float]) -> list[float]:
-    """Divide one resource by weight: nobody gets more than it wants, and what it leaves goes to the others."""
+    """Divide one resource by weight: no flow gets more than its demand, and the rest goes to the others."""
     given = [0.0] * len(demands)
     weight = sum(weights)
     for k in sorted(range(len(demands)), key=lambda k: demands[k] / weights[k]):

@@ -39,7 +39,7 @@ def run(name: str, result: Array, *sources: Any, **attributes: Any) -> Array:
 
 
 def close(actual: Array, expected: Any, dtype: Any) -> None:
-    """Within two units of the last place of the type."""
+    """Within two units in the last place of the type."""
     steps = {FLOAT16: 2e-3, BFLOAT16: 1.6e-2, FLOAT32: 3e-7}[dtype_of(dtype)]
     np.testing.assert_allclose(actual.astype(np.float64), expected, rtol=steps, atol=steps * 1e-2)
 

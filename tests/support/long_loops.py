@@ -100,7 +100,7 @@ async def two_loops(core: Core, x: View, out: View) -> None:
 
 
 def tensor(*shape: int) -> np.ndarray[Any, Any]:
-    """A tensor of a size, which takes no memory."""
+    """A tensor of this size that takes no memory."""
     return np.broadcast_to(np.zeros((), np.float32), shape)
 
 
@@ -117,7 +117,7 @@ def full_and_steady(kernel: Any, x: Any, **options: Any) -> tuple[Result, Result
 
 
 def same_but_for_times(full: Result, quick: Result) -> None:
-    """Everything that a log says of amounts is exact; the time is within the bound."""
+    """Bytes and operations are exact; the time is within the bound."""
     assert dict(quick.bytes_requested) == dict(full.bytes_requested)
     assert dict(quick.bus_bytes) == dict(full.bus_bytes)
     assert dict(quick.metrics.operations) == dict(full.metrics.operations)

@@ -64,7 +64,7 @@ class Tensor:
 
 @dataclass
 class Call:
-    """Arguments of a call that is in order, for a test to spoil."""
+    """Valid arguments of a call, for a test to invalidate."""
 
     handle: object
     input: Tensor = field(default_factory=lambda: Tensor([2, 3, 4, 5], MLUOP_DTYPE_FLOAT))

@@ -19,7 +19,7 @@ def on(name: str, nram_bytes: int | None = None, **changes: Any) -> Board:
 
 
 def small(name: str, nram_bytes: int, *, cores: int | None = None) -> Board:
-    """A preset with that much NRAM, and one cluster if only some cores are wanted."""
+    """A preset with that much NRAM; with `cores`, one cluster of so many."""
     return on(name, nram_bytes, **({} if cores is None else {"clusters": 1, "cores_per_cluster": cores}))
 
 
@@ -29,7 +29,7 @@ def any_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Ar
 
 
 def opaque(array: Array) -> Array:
-    """Elements that NumPy moves without looking at them."""
+    """Elements that NumPy moves without interpreting them."""
     return np.ascontiguousarray(array).view(f"V{array.dtype.itemsize}")
 
 

@@ -48,7 +48,7 @@ def portable(log):
 
 
 def same_log(again, log):
-    """Every number of two logs, but those of names."""
+    """Every number of two logs, except indices of names."""
     one, other = again.table(), log.table()
     assert one.shape == other.shape
     for place, name in enumerate(COLUMNS):
@@ -68,7 +68,7 @@ def same_log(again, log):
 
 
 def programs(log):
-    """By task: what it did, when, and what for, in words that do not hang on who was first."""
+    """By task, what it did, when, and with what; independent of the order of tasks in the log."""
     columns = {name: column.tolist() for name, column in log.columns().items()}
     lines = portable(log)
     keys = [(task.launch, task.task_id, task.is_memory_core) for task in log.tasks]

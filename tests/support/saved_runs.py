@@ -46,7 +46,7 @@ def same_log(one: Log, other: Log) -> None:
 
 
 def rewritten(path, change, target):
-    """The saved run with another head; the rest of it as it is."""
+    """The saved run with a changed header, and the rest unchanged."""
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             data = old.read(name)

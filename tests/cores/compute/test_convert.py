@@ -99,7 +99,7 @@ def test_rounding_modes_to_integers(source: dtypes.Dtype, rounding: str) -> None
     ],
 )
 def test_rounding_by_hand(rounding: str | None, whole: list[int]) -> None:
-    """The last one is the float below 0.5, that adding 0.5 takes to 1."""
+    """The last one is the float just below 0.5; adding 0.5 to it gives 1."""
     x = np.array([0.5, 1.0, 1.5, 2.5, -0.5, -1.0, -1.5, -2.5, np.nextafter(0.5, 0)])
     assert convert(x, np.int32, rounding).tolist() == whole
     assert convert(x.astype(np.float32), np.int8, rounding)[:-1].tolist() == whole[:-1]
@@ -199,7 +199,7 @@ def layouts(x: Array) -> dict[str, Array]:
 @pytest.mark.parametrize(("source", "target"), ALLOWED)
 @pytest.mark.parametrize("chunk", [16, module.CHUNK])
 def test_layouts(source: dtypes.Dtype, target: dtypes.Dtype, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the strides, sizes and chunks, elements are converted as they are alone."""
+    """Strides, sizes and chunks do not change how an element is converted."""
     monkeypatch.setattr(module, "CHUNK", chunk)
     for kind, x in layouts(patterns(source)[:600:5]).items():
         x.flags.writeable = False

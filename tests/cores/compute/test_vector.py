@@ -23,7 +23,7 @@ REAL = list(NUMBERS)
 
 
 def nan(array: Array) -> Array:
-    """Where there is no number: what is neither below, above nor at 0."""
+    """Where an element is NaN: neither below, above nor equal to 0."""
     return ~((array < 0) | (array > 0) | (array == 0))
 
 
@@ -57,7 +57,7 @@ def specials(dtype: np.dtype[Any], count: int, seed: int) -> Array:
 
 @np.errstate(all="ignore")
 def assert_equal(actual: Array, expected: Array) -> None:
-    """Bit by bit, but any NaN is as good as another and zeros have a sign."""
+    """Compare bits, including the sign of zeros; all NaNs are equal."""
     assert actual.dtype == expected.dtype
     if dtypes.is_float(actual.dtype):
         nan = np.isnan(actual.astype(np.float64))

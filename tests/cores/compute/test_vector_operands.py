@@ -139,7 +139,7 @@ def test_freed_operand(run: Any) -> None:
 
 
 def test_operands_of_another_core(run: Any) -> None:
-    """Even where their owner has issued the very same instruction before."""
+    """Even if the owner of the buffer has issued the same instruction before."""
     shared: dict[str, View] = {}
 
     async def kernel(core: Core) -> None:

@@ -221,7 +221,7 @@ def test_the_byte_form_matches_its_definition(data: st.DataObject) -> None:
 
 
 def test_both_forms_log_the_same_instruction(run: Any) -> None:
-    """Same time, same bytes, whichever way the copy is written."""
+    """However a copy is written, its time and bytes are the same."""
 
     async def kernel(core: Core, x: View) -> None:
         tile = core.nram.alloc((8, 64), "float32")

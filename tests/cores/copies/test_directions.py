@@ -21,7 +21,7 @@ PATTERN = np.random.default_rng(4).integers(0, 256, SIZE, np.uint8)
 
 
 def buffer(core: Core, kind: MemoryKind, name: str) -> View:
-    """A buffer in one of the core's memories, filled with what no pattern holds."""
+    """A buffer in one of the core's memories, filled with bytes that no pattern contains."""
     scratch = getattr(core, kind.value)
     return scratch.alloc(SIZE, np.uint8, name) if kind is MemoryKind.SRAM else scratch.alloc(SIZE, np.uint8)
 
@@ -71,7 +71,7 @@ def test_asynchronous(run: Any, direction: Direction) -> None:
 
 @pytest.mark.parametrize("direction", [one for one in Direction if not one.asynchronous], ids=lambda one: one.name)
 def test_not_asynchronous(run: Any, direction: Direction) -> None:
-    """Not from LDRAM, not between SRAMs, and not to LDRAM but from GDRAM."""
+    """Not from LDRAM, not between SRAMs, and to LDRAM only from GDRAM."""
     with pytest.raises(
         CopyError, match=rf": memcpy_async has no {direction.name}: use `await core\.memcpy\(\.\.\.\)`$"
     ):
@@ -144,7 +144,7 @@ def test_five_stages_through_sram(run: Any) -> None:
 
 
 def test_gdram_to_sram_runs_on_the_memory_cores_engine(run: Any) -> None:
-    """Whoever issues it: four cores' copies queue up one behind the other, where copies to NRAM would run together."""
+    """Copies issued by four cores run one after the other; copies to NRAM would run in parallel."""
 
     async def kernel(core: Core, x: View) -> None:
         if core.is_memory_core:

@@ -16,7 +16,7 @@ X4 = board("mlu370-x4")
 
 
 async def double_buffered(core: Core, x: View, out: View, dropped: int) -> None:
-    """x + 1, tile by tile, loads ahead of the arithmetic; `dropped`: which of its syncs is left out."""
+    """x + 1, tile by tile, loads ahead of the arithmetic; `dropped`: the sync to leave out."""
     rows = x.shape[0]
     tiles = [core.nram.alloc(x.shape[1], x.dtype) for _ in range(2)]
     core.memcpy_async(tiles[0], x[0])
@@ -41,7 +41,7 @@ def test_a_sound_kernel_is_right_with_complete_and_late_copies(run: Any, dma: st
 
 
 def test_late_copies_reveal_a_forgotten_sync(run: Any) -> None:
-    """A copy that luck has completed in time is late where no sync has ordered it."""
+    """A copy that happens to complete in time is late unless a sync orders it."""
     results = {}
     for dma in ("complete", "late"):
         device = Device(dma=dma)
@@ -141,7 +141,7 @@ def test_late_copies_are_applied_by_the_end_of_the_task(run: Any) -> None:
 
 
 def test_late_copies_are_applied_after_earlier_vector_effects() -> None:
-    """The load is over long before the mul begins, and no sync says so: acting late, it comes after the mul."""
+    """The load ends long before the mul begins, but no sync orders them: late, it takes effect after the mul."""
     array = np.arange(64, dtype=np.float32)
 
     async def kernel(core: Core, x: View, out: View) -> None:

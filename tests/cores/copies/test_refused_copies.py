@@ -80,7 +80,7 @@ def test_writing_an_input(run: Any) -> None:
 
 
 def test_a_cached_form_is_checked_again_for_another_buffer(run: Any) -> None:
-    """The geometry is remembered; what may be written, freed or reached is not."""
+    """The geometry is cached; whether a buffer may be written, is freed, or can be reached is checked each time."""
     device = Device()
     x, y = device.alloc(4, np.int8), device.upload(np.zeros(4, np.int8), "y")
 
@@ -135,7 +135,7 @@ def test_only_views_and_pointers_of_the_device(run: Any, wrong: Any) -> None:
 @pytest.mark.parametrize("memory", ["nram", "wram", "ldram"])
 @pytest.mark.parametrize("write", [False, True])
 def test_another_cores_memory_is_out_of_reach(run: Any, memory: str, write: bool) -> None:
-    """Even where its owner has made the very same copy before."""
+    """Even if the owner of the buffer has issued the same copy before."""
     shared: dict[str, View] = {}
 
     async def kernel(core: Core) -> None:
@@ -237,7 +237,7 @@ def test_move_runs_on_the_move_pipe_within_nram(run: Any) -> None:
 def test_an_overlap_in_nram_is_allowed_where_ascending_order_reads_first(
     size: int, steps: tuple[int, int], segments: int, ahead: int
 ) -> None:
-    """What is allowed is what a loop over bytes in ascending order gives; what such a loop would spoil is refused."""
+    """An overlapping copy is allowed if a loop over bytes in ascending order gives the same result, else refused."""
     to_stride, from_stride = (size + step for step in steps)
     first = 200
     memory = np.arange(600) % 251
@@ -294,7 +294,7 @@ def test_an_overlap_in_gdram_is_allowed_to_lower_addresses(ahead: int) -> None:
 
 
 def test_the_arrays_of_a_copy_are_those_of_its_views() -> None:
-    """A copy takes the arrays that its views have cached; `View.typed` of a new view is the plain way to them."""
+    """A copy uses the arrays that its views have cached, which equal `View.typed` of a new view."""
 
     async def kernel(core: Core, x: View) -> None:
         held = core.nram.alloc((4, 64), x.dtype)

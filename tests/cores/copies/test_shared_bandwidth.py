@@ -37,7 +37,7 @@ def test_k_equal_cores_on_a_saturated_chip_take_k_times(run: Any, cores: int) ->
 
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_the_cores_of_a_cluster_share_its_port(run: Any, way: str) -> None:
-    """One cluster's cores: its port. The same number over four clusters: each its own."""
+    """Cores of one cluster share its port; the same number of cores in four clusters uses four ports."""
     one = X4.replace(
         **{f"cluster_{way}_bandwidth_bytes_per_s": 16 * 10**9},
         core_start_skew_ps=0,

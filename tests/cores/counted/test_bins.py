@@ -15,7 +15,7 @@ from mlusim.memory.bin_costs import bin_levels
 
 
 def sort(rows, values, size, bins, *, data=True, room=None):
-    """What collect_bins leaves behind, by one core."""
+    """Run collect_bins on one core; return the contents of its buffers."""
     device = mlusim.Device("mlu370-x4", data=data)
     given, held = device.upload(rows, "rows"), device.upload(values, "values")
     found = {}
@@ -123,7 +123,7 @@ def test_collect_bins_names_invalid_arguments():
 
 
 def sort_by_scalars(index, values, size, bins, *, axis=None, data=True, room=None):
-    """What scalar_bins leaves behind, by one core of a board whose vector instructions cannot sort."""
+    """Run scalar_bins on one core of a board whose vector unit cannot sort; return the contents of its buffers."""
     device = mlusim.Device("mlu290", data=data)
     given, held = device.upload(index, "index", keep_data=True), device.upload(values, "values")
     found = {}

@@ -76,7 +76,7 @@ def test_every_instruction_with_marks_is_tested():
 
 
 def test_no_other_instruction_spreads_marks_but_reductions():
-    """An instruction whose result depends on its sources by position, and does not say how, causes false findings."""
+    """An instruction whose result depends on its sources by position must have `marks`, or it causes false findings."""
     spreading = {"sum", "count", "count_bitindex", "popcnt", "findfirst1", "findlast1", "histogram"}
     spreading |= {"max", "min", "argmax", "argmin", "fabsmax", "fabsmin"}
     by_mask = {"filter", "filter_bitindex", "select", "select_bitindex", "maskmove", "maskmove_bitindex"}

@@ -27,7 +27,7 @@ GRIDS = {"UNION1": 4, "UNION2": 8, "UNION4": 16}
 
 
 def arrivals(device: Device, name: str) -> dict[int, list[tuple[int, int, int]]]:
-    """For each round of a barrier: (task, arrival, release) of those in it."""
+    """By round of a barrier, (task, arrival, release) of each participant."""
     columns = device.log.columns()
     rounds: dict[int, list[tuple[int, int, int]]] = {}
     for record, op in enumerate(columns["op"]):
@@ -38,7 +38,7 @@ def arrivals(device: Device, name: str) -> dict[int, list[tuple[int, int, int]]]
 
 
 async def staggered(core: Core, name: str) -> None:
-    """Everyone comes to the barrier at a time of their own, three times."""
+    """The tasks reach the barrier at different times, three times."""
     if core.is_memory_core and name == "sync_all_ipu":
         return
     for turn in range(3):
@@ -77,7 +77,7 @@ def test_no_task_passes_a_barrier_one_tick_early(run: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sync_cluster", "sync_all", "sync_all_ipu"])
 def test_a_barrier_waits_for_the_pipes_of_its_participants(run: Any, name: str) -> None:
-    """What a core has stored asynchronously is there for whoever passes the barrier."""
+    """Asynchronous stores of a core are visible to all tasks that have passed the barrier."""
     device = Device()
     x, out = device.upload(np.arange(4 * 4096, dtype=np.int32).reshape(4, 4096)), device.alloc((4, 4096), np.int32)
     between = device.alloc((4, 4096), np.int32)
@@ -223,7 +223,7 @@ def test_one_iteration_too_many_is_a_deadlock(run: Any) -> None:
 
 
 def test_only_the_job_that_hangs_is_named(run: Any) -> None:
-    """Y and Z are independent jobs: one hangs, the others are over."""
+    """The jobs along Y and Z are independent: one hangs, and the others have ended."""
 
     async def kernel(core: Core) -> None:
         if core.task_id_y == 1 and core.core_id == 0:

@@ -50,7 +50,7 @@ def test_a_blocking_store_sees_earlier_results(before: Any, dma: str) -> None:
 
 @pytest.mark.parametrize("before", [async_load, vector, on_chip])
 def test_a_blocking_copy_begins_when_all_pipes_are_idle(run: Any, before: Any) -> None:
-    """Even where it uses other buffers than they do."""
+    """Even if it uses other buffers than they do."""
 
     async def kernel(core: Core, x: View, out: View) -> None:
         tile, other = core.nram.alloc(x.shape, x.dtype), core.nram.alloc(x.shape, x.dtype)
@@ -104,7 +104,7 @@ def test_calls_by_all_cores_are_one_copy(calls: int, barrier: bool, waits: bool,
 
 
 def test_calls_on_both_sides_of_a_barrier_are_two_copies(run: Any) -> None:
-    """Cores that take turns with the same call: each is a copy of its own."""
+    """Cores that make the same call one after another issue separate copies."""
 
     async def kernel(core: Core, x: View) -> None:
         shared = core.sram.alloc(x.shape, x.dtype, "shared")

@@ -14,7 +14,7 @@ ONE = {"kind": "BLOCK", "dim": 1}
 
 
 async def add_one(core: Core, total: View, locked: bool) -> None:
-    """What loses increments where two tasks do it at a time."""
+    """A read-modify-write that loses increments if two tasks execute it at once."""
     if locked:
         await core.lock(np.int64(3))
     tile = core.nram.alloc(total.shape, total.dtype)

@@ -121,7 +121,7 @@ def test_a_pipe_runs_one_operation_at_a_time_in_order(run: Any, pipe: str) -> No
 
 
 def test_moves_start_up_one_by_one(run: Any) -> None:
-    """Nothing of a move inside a core hides behind the one before it."""
+    """A move within a core does not overlap the move before it."""
 
     async def kernel(core: Core) -> None:
         one, two = core.nram.alloc(10_000, np.int8), core.nram.alloc(10_000, np.int8)
@@ -159,7 +159,7 @@ def test_io_and_move_pipes_are_separate_from_3xx(run: Any, device: str, independ
 
 
 def test_use_before_sync_sees_poison(run: Any) -> None:
-    """A move that overtakes the copy reads fresh NRAM; after the sync it reads the data."""
+    """A move that overtakes the copy reads fresh NRAM; after a sync, it reads the data."""
     device = Device()
     x = device.upload(np.arange(1024, dtype=np.uint8))
     early, right = device.alloc(1024, np.uint8), device.alloc(1024, np.uint8)
@@ -180,7 +180,7 @@ def test_use_before_sync_sees_poison(run: Any) -> None:
 
 
 def test_a_buffer_reused_before_its_store_is_done(run: Any) -> None:
-    """The store reads its source when it completes: a fill that is faster shows in the result."""
+    """A store reads its source when it completes, so a faster fill shows in the result."""
     device = Device()
     out = device.alloc((2, 4096), np.uint8)
 
@@ -200,7 +200,7 @@ def test_a_buffer_reused_before_its_store_is_done(run: Any) -> None:
 
 
 def test_effects_come_at_completion_for_other_cores_too(run: Any) -> None:
-    """A reader that does not wait for the writer of another cluster sees what was there before."""
+    """A reader that does not wait for a writer of another cluster sees the previous bytes."""
     device = Device(X4.replace(dma_read_latency_ps=800_000, dma_write_latency_ps=300_000, core_start_skew_ps=5_000))
     cell, out = device.alloc(1, np.int32), device.alloc(8, np.int32)
 

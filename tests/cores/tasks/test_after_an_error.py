@@ -110,7 +110,7 @@ def test_a_device_that_stopped_is_not_used_again() -> None:
 
 
 def test_tasks_stopped_by_an_error_do_not_hide_it() -> None:
-    """Not even where their own `finally` goes on using the core, or their coroutines are never awaited."""
+    """Not even if their `finally` still uses the core, or coroutines of theirs are never awaited."""
     ended: list[int] = []
 
     async def kernel(core: Core) -> None:
@@ -141,7 +141,7 @@ def test_tasks_stopped_by_an_error_do_not_hide_it() -> None:
 
 
 def test_a_kernel_may_catch_simulator_errors() -> None:
-    """The refused operation has not happened; the task goes on as if it had not been tried."""
+    """A refused operation has no effect, and the task continues."""
     device = Device()
     x, out = device.upload(np.arange(8, dtype=np.int8)), device.alloc(8, np.int8)
     caught: list[str] = []
@@ -285,7 +285,7 @@ def test_the_task_is_named_among_many() -> None:
 
 
 def test_warnings_of_the_kernel_itself_pass() -> None:
-    """Only what Python says of coroutines is the simulator's business."""
+    """Only Python's warnings about coroutines are replaced."""
 
     async def kernel(core: Core) -> None:
         warnings.warn("mind the gap", stacklevel=1)

@@ -160,7 +160,7 @@ def test_a_grid_may_be_any_sequence(run: Any, dim: Any) -> None:
 
 
 def test_the_largest_grid_takes_no_memory() -> None:
-    """2^48 tasks are a legal launch; whoever waits for its end is on their own."""
+    """A launch of 2^48 tasks is valid, although it would never end."""
     Device().launch(nothing, dim=(65535, 65535, 65535), kind="BLOCK")
 
 
@@ -216,7 +216,7 @@ def test_a_partial_has_the_name_of_its_function() -> None:
 
 
 def test_a_coroutine_object_is_not_a_kernel() -> None:
-    """Nor does the coroutine leave a warning behind."""
+    """The coroutine leaves no warning, either."""
     refused(
         r"the kernel is a coroutine object instead of a function: pass `busy` itself instead of calling it$",
         busy(None, 3),

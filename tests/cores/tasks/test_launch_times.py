@@ -103,7 +103,7 @@ def test_a_small_grid_uses_the_ports_of_all_clusters(run: Any) -> None:
     ("kind", "dim", "jobs"), [("UNION1", (4, 20, 1), 20), ("UNION4", (16, 1, 5), 5), ("UNION1", (80, 1, 1), 20)]
 )
 def test_more_jobs_than_clusters(run: Any, kind: str, dim: tuple[int, int, int], jobs: int) -> None:
-    """A job takes whole clusters as soon as they are free; nobody is on two tasks at a time."""
+    """A job takes whole clusters as soon as they are free; no core runs two tasks at a time."""
 
     async def uneven(core: Core) -> None:
         core.scalar(100 * (1 + core.task_id % 7))

@@ -85,7 +85,7 @@ def test_a_coroutine_in_a_cycle_of_an_earlier_run_is_no_error_of_the_next() -> N
 
 
 def test_right_and_faulty_kernels_run_in_two_threads() -> None:
-    """No state of the process tells one from the other."""
+    """Threads share no state that could mix up their errors."""
 
     async def right(core: Core) -> None:
         await helper(core)

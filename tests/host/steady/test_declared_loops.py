@@ -142,12 +142,12 @@ async def by_value(core: Core, x: View, shifts: View, out: View) -> None:
 
 
 def tensor(*shape: int) -> np.ndarray[Any, Any]:
-    """A tensor of a size, which takes no memory."""
+    """A tensor of this size that takes no memory."""
     return np.broadcast_to(np.zeros((), np.float32), shape)
 
 
 def described(result: Result) -> list[Any]:
-    """What a log says apart from times, task by task."""
+    """By task, what a log contains besides times."""
     log = result.log
     columns = log.columns()
     order = np.argsort(columns["task"], kind="stable")
@@ -202,7 +202,7 @@ def test_loops_whose_iterations_differ_are_simulated_in_full() -> None:
 
 @pytest.mark.parametrize("begin", [80, 110, 140, 170])
 def test_a_tenth_of_the_iterations_differs(begin: int) -> None:
-    """The iterations that are executed as a check are others in each task."""
+    """Each task executes other iterations as a check."""
 
     async def differs(core: Core, x: View, out: View) -> None:
         if core.is_memory_core:

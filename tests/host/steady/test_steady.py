@@ -64,7 +64,7 @@ async def fails(core: Core, x: View, out: View) -> None:
 
 
 async def by_value(core: Core, x: View, lengths: View, out: View) -> None:
-    """Copies as many elements of a row as the data says."""
+    """Copies as many elements of a row as the data gives."""
     if core.is_memory_core:
         return
     tile = core.nram.alloc(x.shape[1], x.dtype)
@@ -91,7 +91,7 @@ def test_long_loops_are_extrapolated(kernel: Any, board: str) -> None:
 
 
 def test_loops_behind_each_other_on_a_full_link_are_simulated() -> None:
-    """How long the second one takes depends on how the tasks overtake each other in the first one."""
+    """The time of the second loop depends on how the tasks overtake each other in the first."""
     x = tensor(16 * 600, 4096)
     quick = timed(two_loops, x, steady=True, device="mlu270-s4", dim=(4, 4, 1))
     assert "what follows its loops" in quick.steady.refused

@@ -135,7 +135,7 @@ async def broadcast_that_every_core_executes(core, x, out):
 
 @idiom(X, OUT, reference=2 * X)
 async def shared_load_then_own_slice_without_a_barrier(core, x, out):
-    """All cores execute the copy to SRAM: each has waited for it."""
+    """All cores execute the copy to SRAM, so each has waited for it."""
     if core.is_memory_core:
         return
     box = core.sram.alloc((24, 64), x.dtype, "box")

@@ -128,7 +128,7 @@ async def spin_lock_released_by_an_exchange(core, x, total, lock):
 
 @idiom(X, InOut(np.zeros(1, np.int32)), reference={"found": np.ones(1, np.int32)})
 async def flag_that_several_tasks_set(core, x, found):
-    """Each of them may, and all set the same number."""
+    """Each of them may, as all write the same number."""
     if core.is_memory_core:
         return
     if await core.load(x[core.task_id, 0]) < np.inf:
@@ -222,7 +222,7 @@ async def more_tasks_than_rows(core, x, out):
 
 @idiom(X, OUT, reference=X)
 async def write_value_then_the_part_that_counts(core, x, out):
-    """A cleared tile of which a load replaces what is there, on every path."""
+    """A cleared tile, a part of which a load replaces on every path."""
     if core.is_memory_core:
         return
     tile = core.nram.alloc((8, 64), x.dtype, "tile")
