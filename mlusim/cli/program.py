@@ -168,9 +168,9 @@ class Program(click.Group):
                 raise _ReaderLeftError from error
             raise
         except KeyboardInterrupt as interrupt:
-            # Of an interrupt in a kernel, its place.
-            places = (f"interrupted: {place}" for place in getattr(interrupt, "__notes__", ()))
-            raise _InterruptedError(*(interrupt.args or places)) from interrupt
+            # The notes of an interrupt in a kernel are its locations.
+            locations = (f"interrupted: {location}" for location in getattr(interrupt, "__notes__", ()))
+            raise _InterruptedError(*(interrupt.args or locations)) from interrupt
 
 
 def _asks_for_json(words: Iterable[str]) -> bool:

@@ -33,7 +33,7 @@ def _cause_us(cause: str, run: Result) -> float:
     return run.metrics.where_time_went[cause] / run.board.cores / PS_PER_US
 
 
-# Of operators.
+# Figures of operators.
 PLAN_FIGURES: dict[str, Callable[[Plan], Any]] = {
     "plan_strategy": lambda plan: plan.strategy,
     "tier": lambda plan: plan.tier,
@@ -41,7 +41,7 @@ PLAN_FIGURES: dict[str, Callable[[Plan], Any]] = {
     "tiles": lambda plan: len(plan.tiles),
     "plan_nram_bytes": lambda plan: plan.nram_bytes,
 }
-# Of all runs.
+# Figures of all runs.
 FIGURES: dict[str, Callable[[Result], Any]] = {
     "time_us": lambda run: run.metrics.time_ps / PS_PER_US,
     "time_ps": lambda run: run.metrics.time_ps,
@@ -60,7 +60,7 @@ FIGURES: dict[str, Callable[[Result], Any]] = {
     "launches": lambda run: len(run.log.launches),
     **{f"{cause}_us": partial(_cause_us, cause) for cause in CAUSES},
 }
-# Of runs with steady-state timing.
+# Further figures of runs with steady-state timing.
 STEADY_FIGURES: dict[str, Callable[[Result], Any]] = {
     "extrapolated_us": lambda run: run.steady.skipped_ps / PS_PER_US,
     "bound_us": lambda run: run.steady.bound_ps / PS_PER_US,

@@ -93,7 +93,7 @@ class Flow:
         order: its number among the flows that joined.
         weight: share of a full link or port, relative to the other flows.
         cap: work per picosecond that its own port and the shared port allow now.
-        brim: the level of a full link at which it reaches its cap.
+        cap_level: the level of a full link at which it reaches its cap.
         sharing: whether it shares the link, at a rate below its cap.
         finish: when it is complete, on the virtual clock of the flows that do as it does.
         since_ps: while nothing contends, since when it has had `finish` left to transfer.
@@ -101,9 +101,9 @@ class Flow:
     """
 
     __slots__ = (
-        "brim",
         "callbacks",
         "cap",
+        "cap_level",
         "cost",
         "finish",
         "order",
@@ -117,7 +117,7 @@ class Flow:
     order: int
     weight: float
     cap: float
-    brim: float
+    cap_level: float
     sharing: bool
     finish: float
     since_ps: int

@@ -45,7 +45,7 @@ class AddressInstructions(NamedTuple):
         )
 
 
-# Of row numbers that need no computation.
+# For row numbers that need no computation.
 NO_ADDRESS = AddressInstructions()
 
 

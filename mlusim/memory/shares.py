@@ -23,7 +23,7 @@ from mlusim.memory.flow import INFINITE, Flow, Port
 from mlusim.units import TICK_TOLERANCE
 
 _TWO_TICKS: Final = 2 * TICK_TOLERANCE
-# A flow on one of the two virtual clocks, (finish, order, flow), or with its brim instead of its finish.
+# A flow on one of the two virtual clocks, (finish, order, flow), or with its cap level instead of its finish.
 Entry = tuple[float, int, Flow]
 
 
@@ -54,8 +54,8 @@ class Shares:
         self._least = INFINITE
         # Whether a flow has changed clocks, or its cap: heaps may then contain it twice.
         self._moved = False
-        # Both kinds of flows by brim, the highest first of those at their caps and the lowest first of the others. They
-        # are kept only while flows of both kinds have been in flight lately.
+        # Both kinds of flows by cap level, the highest first of those at their caps and the lowest first of the others.
+        # They are kept only while flows of both kinds have been in flight lately.
         self._ordered = False
         self._from_top: list[Entry] = []
         self._from_bottom: list[Entry] = []
@@ -69,24 +69,24 @@ class Shares:
     def _begin_capped(self, flow: Flow, work: float) -> None:
         """Let a flow with `work` left run at its cap."""
         flow.sharing = False
-        flow.brim = flow.cap / flow.weight
+        flow.cap_level = flow.cap / flow.weight
         self._capped_flows += 1
         self._capped_rate += flow.cap
         flow.finish = self._elapsed + work / flow.cap
         heappush(self._capped, (flow.finish, flow.order, flow))
         if self._ordered:
-            heappush(self._from_top, (-flow.brim, flow.order, flow))
+            heappush(self._from_top, (-flow.cap_level, flow.order, flow))
 
     def _begin_sharing(self, flow: Flow, work: float) -> None:
         """Let a flow with `work` left share the link."""
         weight = flow.weight
         flow.sharing = True
-        flow.brim = least = flow.cap / weight
+        flow.cap_level = least = flow.cap / weight
         self._weight += weight
         flow.finish = self._served + work / weight
         heappush(self._sharing, (flow.finish, flow.order, flow))
         if self._ordered:
-            heappush(self._from_bottom, (flow.brim, flow.order, flow))
+            heappush(self._from_bottom, (flow.cap_level, flow.order, flow))
         port = flow.port
         if port.demand > port.rate and port.rate / port.weight < least:
             least = port.rate / port.weight
@@ -104,18 +104,18 @@ class Shares:
         return (flow.finish - self._elapsed) * flow.cap
 
     def _balance(self, capacity: float) -> None:
-        """Move flows between the clocks: those share the link whose brims are above the level of what others leave.
+        """Move flows between the clocks: those share the link whose cap level is above the level that others leave.
 
         Each move raises the level, so one pass each way is enough.
         """
         if not self._ordered:
-            self._order_by_brim()
+            self._order_by_cap_level()
         level = (capacity - self._capped_rate) / self._weight if self._weight else -1.0
         heap = self._from_top
         while heap:
-            brim, order, flow = heap[0]
-            if not (flow.sharing or flow.brim != -brim or flow.order != order or flow.finish == INFINITE):
-                if flow.brim <= level:
+            cap_level, order, flow = heap[0]
+            if not (flow.sharing or flow.cap_level != -cap_level or flow.order != order or flow.finish == INFINITE):
+                if flow.cap_level <= level:
                     break
                 self._begin_sharing(flow, self._stop(flow))
                 self._moved = True
@@ -126,14 +126,14 @@ class Shares:
         self._level = level
 
     def _cap_flows(self, level: float, capacity: float) -> float:
-        """Move the flows whose brims are below the level to the other clock; return the new level."""
+        """Move the flows whose cap levels are below the level to the other clock; return the new level."""
         heap = self._from_bottom
         self._least = INFINITE
         while heap:
-            brim, order, flow = heap[0]
-            if flow.sharing and flow.brim == brim and flow.order == order and flow.finish != INFINITE:
-                if brim >= level:
-                    self._least = brim
+            cap_level, order, flow = heap[0]
+            if flow.sharing and flow.cap_level == cap_level and flow.order == order and flow.finish != INFINITE:
+                if cap_level >= level:
+                    self._least = cap_level
                     break
                 self._begin_capped(flow, self._stop(flow))
                 self._moved = True
@@ -141,13 +141,13 @@ class Shares:
             heappop(heap)
         return level
 
-    def _order_by_brim(self) -> None:
+    def _order_by_cap_level(self) -> None:
         self._ordered = True
         self._from_top = [
-            (-flow.brim, flow.order, flow) for port in self.ports for flow in port.flows if not flow.sharing
+            (-flow.cap_level, flow.order, flow) for port in self.ports for flow in port.flows if not flow.sharing
         ]
         self._from_bottom = [
-            (flow.brim, flow.order, flow) for port in self.ports for flow in port.flows if flow.sharing
+            (flow.cap_level, flow.order, flow) for port in self.ports for flow in port.flows if flow.sharing
         ]
         heapify(self._from_top)
         heapify(self._from_bottom)

@@ -45,7 +45,7 @@ def explained(function: Callable[Parameters, Returned]) -> Callable[Parameters, 
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            # Of the call itself; an error from within the function has a further frame.
+            # Only an error of the call itself; one from within the function has a further frame.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
             raise _mismatch(function, args, kwargs) from None

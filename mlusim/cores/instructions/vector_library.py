@@ -17,7 +17,7 @@ _FUNCTIONS = {
     "mul": ("mul", (*_FLOATS, *_WORDS), True),
     "div": ("div", (*_FLOATS, *_WORDS), True),
     "rcp": ("recip", _FLOATS, True),
-    # Of floats, and where one is NaN the other: the instructions fmax and fmin.
+    # Those of floats are the instructions fmax and fmin: if one number is NaN, the result is the other.
     "max": ("maximum", (*_WORDS, *_LONGS), False),
     "min": ("minimum", _WORDS, False),
     "mod": ("rem", _FLOATS, False),
