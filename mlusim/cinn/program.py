@@ -20,7 +20,7 @@ from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.ops.argument_errors import unknown_argument
 from mlusim.ops.call import RunOptions
-from mlusim.ops.operator import apply_on_device
+from mlusim.ops.on_device import apply_on_device
 from mlusim.units import plural
 
 

@@ -15,7 +15,8 @@ from mlusim.mluop.descriptor import LARGE_TENSOR_NUM, descriptor_fault, mluOpTen
 from mlusim.mluop.handle import handle_fault, mluOpHandle
 from mlusim.mluop.refusals import first_refusal, refuse
 from mlusim.mluop.types import ELEMENT_TYPES, mluOpDataType_t, mluOpStatus_t
-from mlusim.ops.operator import Operator, apply_on_device
+from mlusim.ops.on_device import apply_on_device
+from mlusim.ops.operator import Operator
 from mlusim.ops.tin_shift import BACKWARD, FORWARD
 from mlusim.units import group_digits
 

@@ -10,7 +10,7 @@ The operators, each with its schema:
 What all have in common:
   operator, schema         what a schema is, and everything that follows from it; its tensors and attributes
   shared_arguments, axes   arguments that several operators have; axes that count from the end
-  call                     the options of a run, and the run
+  call                     the options of a run, and the run; `on_device`: on a device that holds the tensors
   argument_errors          errors of calls with a misspelt, missing or additional argument
   registry, commands       the operators by name, and as commands
   sensitivity              how the time of a run depends on assumed parameters
