@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError, nearest
 from mlusim.hardware.checks import check_types, check_values
-from mlusim.inputs import as_count
 from mlusim.units import GIGA, cycles_to_ps
 
 if TYPE_CHECKING:
@@ -256,6 +255,8 @@ class Board:
 
     def cycles_ps(self, cycles: int) -> int:
         """Time of `cycles` of the core clock in picoseconds, rounded up."""
+        from mlusim.inputs import as_count  # it loads NumPy, without which `mlusim devices` is fast
+
         return cycles_to_ps(as_count("cycles_ps: cycles", cycles, least=0), self.clock_hz)
 
     def parameters(self) -> dict[str, Any]:
