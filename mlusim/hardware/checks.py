@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mlusim.errors import BoardError, shown
-from mlusim.units import PS_PER_S
+from mlusim.units import PS_PER_S, cycles_to_ps
 
 if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
@@ -129,7 +129,7 @@ def _check_together(board: Board) -> None:
         )
     for item in fields(board):
         value = getattr(board, item.name)
-        delay_ps = board.cycles_ps(value) if item.name.endswith("_cycles") else value
+        delay_ps = cycles_to_ps(value, board.clock_hz) if item.name.endswith("_cycles") else value
         if item.name.endswith(("_cycles", "_ps")) and delay_ps > _MAX_DELAY_PS:
             raise BoardError(
                 f"{board.name}: {item.name} = {shown(value)} is a delay of more than {_MAX_DELAY_PS // PS_PER_S:,} s; "
