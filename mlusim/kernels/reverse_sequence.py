@@ -46,7 +46,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
         if any(math.prod(tile.shape) % block for tile in tiles):
             await clear(core, loaded)
-    length_of = Lengths(core, lengths, layout)
+    loaded_lengths = Lengths(core, lengths, layout)
 
     async def load(position: int, tile: Tile) -> None:
         """Load a tile: as it is, or for each entry the reversed rows and the others."""
@@ -55,19 +55,17 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
             core.memcpy_async(to, boxed(source, tile.start, tile.stop))
             return
         outer, first, start, left = layout.ordered(tile.start)
-        _, last, stop, right = layout.ordered(tile.stop)
+        _, _, stop, right = layout.ordered(tile.stop)
         to_entries, entries = layout.by_entry(to)[0], layout.by_entry(source)[outer]
-        await length_of.load(first, last)
-        for entry in range(first, last):
+        for entry, count in enumerate(await loaded_lengths.reversed_rows(tile), first):
             rows, to_rows = entries[entry, :, left:right], to_entries[entry - first]
-            reversed_rows = length_of.reversed_rows(entry, start, stop)
-            if reversed_rows:
-                # Rows [start, start + reversed_rows) of the output, counted back from the end of the sequence.
-                end = length_of.of(entry) - start
-                mirrored = rows[end - reversed_rows : end]
-                core.memcpy_async(to_rows[:reversed_rows], mirrored if staged else mirrored[_BACKWARD])
-            if reversed_rows < stop - start:
-                core.memcpy_async(to_rows[reversed_rows:], rows[start + reversed_rows : stop])
+            if count:
+                # Rows [start, start + count) of the output, counted back from the end of the sequence.
+                end = loaded_lengths.of(entry) - start
+                mirrored = rows[end - count : end]
+                core.memcpy_async(to_rows[:count], mirrored if staged else mirrored[_BACKWARD])
+            if count < stop - start:
+                core.memcpy_async(to_rows[count:], rows[start + count : stop])
 
     async def reverse(position: int, tile: Tile) -> None:
         """Move a loaded tile within NRAM, and reverse the first rows of its entries."""
@@ -77,14 +75,10 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         move_tile = core.memcpy_async if settings.mirrored else core.move
         move_tile(after[:lanes], before[:lanes])
         from_entries, to_entries = (layout.by_entry(front(buffer, tile.shape))[0] for buffer in (before, after))
-        _, first, start, _ = layout.ordered(tile.start)
-        _, last, stop, _ = layout.ordered(tile.stop)
-        await length_of.load(first, last)
-        for entry in range(first, last):
-            reversed_rows = length_of.reversed_rows(entry, start, stop)
+        for number, count in enumerate(await loaded_lengths.reversed_rows(tile)):
             # A single row needs no reversal.
-            if reversed_rows > 1:
-                rows, to_rows = (side[entry - first, :reversed_rows] for side in (from_entries, to_entries))
+            if count > 1:
+                rows, to_rows = (side[number, :count] for side in (from_entries, to_entries))
                 if settings.mirrored:
                     core.mirror(to_rows.reshape(1, -1), rows.reshape(1, -1))
                 else:
@@ -119,7 +113,14 @@ class Lengths:
         self._layout = layout
         self._loaded: dict[int, int] = {}
 
-    async def load(self, first: int, last: int) -> None:
+    async def reversed_rows(self, tile: Tile) -> list[int]:
+        """Return by entry of a tile how many of its rows are reversed: the first ones."""
+        _, first, start, _ = self._layout.ordered(tile.start)
+        _, last, stop, _ = self._layout.ordered(tile.stop)
+        await self._load(first, last)
+        return [min(max(self.of(entry) - start, 0), stop - start) for entry in range(first, last)]
+
+    async def _load(self, first: int, last: int) -> None:
         """Load the lengths of entries [first, last) that are not loaded yet: one scalar load each."""
         coordinates = {self._layout.batch_of(entry) for entry in range(first, min(last, first + self._layout.period))}
         missing = coordinates - self._loaded.keys()
@@ -132,7 +133,3 @@ class Lengths:
     def of(self, entry: int) -> int:
         """Return the length of an entry; it must have been loaded."""
         return self._loaded[self._layout.batch_of(entry)]
-
-    def reversed_rows(self, entry: int, start: int, stop: int) -> int:
-        """Return how many of the rows [start, stop) of an entry are reversed: the first ones."""
-        return min(max(self.of(entry) - start, 0), stop - start)
