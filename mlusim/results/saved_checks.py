@@ -166,8 +166,10 @@ def _check_references(log: Log) -> None:
         ),
         "its log refers to a record that does not exist": all(
             0 <= number < len(log)
-            for numbers in (log.addresses, log.selected, log.attributes, log.more_operands, log.loops, log.byte_copies)
-            for number in (*numbers, *log.seen)
+            for number in (
+                *(*log.addresses, *log.selected, *log.attributes, *log.more_operands, *log.loops),
+                *(*log.byte_copies, *log.seen),
+            )
         ),
         "its log refers to an operand that does not exist": all(
             NONE <= allocation < len(log.allocations) and NONE <= box < len(log.boxes)
