@@ -58,7 +58,7 @@ def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, 
 
 
 def _transfers(records: LogColumns, edges: Integers) -> tuple[Numbers, Integers, Integers]:
-    """(4, transfers) bytes read and written, start and end of transfers on the bus; (transfers,) first and last bin.
+    """(4, transfers) bytes read and written, start and end of transfers; by transfer, its first and last bin.
 
     Times are picoseconds within `edges`; as floats they are exact below 2.5 hours, and for longer runs more precise
     than a bin.
@@ -80,8 +80,8 @@ class Bandwidth(NamedTuple):
     """The bandwidth of a run, in GB/s.
 
     Attributes:
-        edges_ps: (bins + 1,) edges of the time bins, on the clock of the log.
-        read, write: (bins,) of each bin.
+        edges_ps: by time bin, its start on the clock of the log; last, the end of the last bin.
+        read, write: by time bin.
         peak, mean: of the board and of the run.
     """
 

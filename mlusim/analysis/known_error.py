@@ -101,7 +101,8 @@ def known_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Known:
     level, why, neighbours = _neighbours(kind, board, sum(metrics.bus_bytes.values()), cores_at_work(records))
     if level == NOT_MEASURED:
         return Known(kind, level, why, (), (), None, 0, 0)
-    half = math.hypot(half_width(level), _DOUBT * assumed_part(board, metrics, bound))
+    preset = find_preset(board.name)  # a board file with the same values has other sources
+    half = math.hypot(half_width(level), _DOUBT * assumed_part(preset, metrics, bound))
     errors = tuple((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us - 1 for row in neighbours)
     factor = math.exp(half)
     names = tuple(row.name for row in neighbours)
@@ -155,7 +156,7 @@ def _edited(board: Board) -> str:
         preset = find_preset(board.name)
     except BoardError:
         return f"{board.name} is a board of your own"
-    changed = [name for name, source in board.sources.items() if source != preset.sources.get(name)]
+    changed = board.differing(preset)
     return f"{', '.join(changed[:3])} changed" if changed else ""
 
 

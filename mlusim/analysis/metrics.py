@@ -64,8 +64,8 @@ class Metrics:
         core_time_ps: MLU cores times time_ps.
         core_causes_ps: (cores, causes) the same per core; each row sums to time_ps.
         pipe_busy_ps: busy time of the pipes of all cores and memory cores, by pipe.
-        task_busy_ps: (tasks,) time with at least one busy pipe of the task.
-        task_idle_ps: (tasks,) the rest of each task's time: issuing, syncs, barriers.
+        task_busy_ps: by task, the time with at least one busy pipe.
+        task_idle_ps: by task, the rest of its time: issuing, syncs, barriers.
     """
 
     time_ps: int

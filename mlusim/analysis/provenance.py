@@ -50,16 +50,10 @@ def board_record(board: Board) -> dict[str, Any]:
     values = board.parameters()
     base = next((preset for preset in presets() if preset.name == board.name), None)
     if base is not None:
-        edited = _differences(board, base)
+        edited = board.differing(base)
         return {**values, "edited_from": base.name if edited else None, "edited": edited}
     marked = {name for name, source in board.sources.items() if source.startswith(_EDITED)} - {"name"}
     # A preset that provides all values not set by the user; if several do, the nearest.
-    bases = [preset for preset in presets() if marked.issuperset(_differences(board, preset))]
-    base = min(bases, key=lambda preset: len(_differences(board, preset)), default=None)
+    bases = [preset for preset in presets() if marked.issuperset(board.differing(preset))]
+    base = min(bases, key=lambda preset: len(board.differing(preset)), default=None)
     return {**values, "edited_from": None if base is None else base.name, "edited": sorted(marked)}
-
-
-def _differences(board: Board, base: Board) -> list[str]:
-    """Return the parameters of two boards that differ, except the name."""
-    other = base.parameters()
-    return [name for name, value in board.parameters().items() if name != "name" and value != other[name]]

@@ -47,9 +47,9 @@ class Spans:
     """Time spans on the lanes of units, by column; spans of one lane do not overlap.
 
     Attributes:
-        unit, lane, kind: (spans,) indices for `LogColumns.unit_name`, `mlusim.log.PIPES` and `KINDS`.
-        start_ps, end_ps: (spans,) start and end.
-        record: (spans,) index of the record in the log.
+        unit, lane, kind: by span, indices for `LogColumns.unit_name`, `mlusim.log.PIPES` and `KINDS`.
+        start_ps, end_ps: by span, its start and end.
+        record: by span, the index of its record in the log.
     """
 
     unit: Integers
@@ -137,9 +137,9 @@ def covered_fraction(row: Integers, start: Integers, end: Integers, rows: int, e
     """(rows, bins) fraction of each time bin that is covered on each row.
 
     Args:
-        row, start, end: (spans,) spans that do not overlap on their row.
+        row, start, end: by span; spans of a row do not overlap.
         rows: number of rows.
-        edges: (bins + 1,) ascending.
+        edges: by bin, its start; last, the end of the last bin.
     """
     covered = np.zeros((rows, len(edges) - 1))
     for sign, at in ((1.0, start), (-1.0, end)):

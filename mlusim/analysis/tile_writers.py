@@ -24,7 +24,7 @@ class TileWriters:
 
     Attributes:
         grid: the sampled elements.
-        cores: (tasks,) the core that ran each task of the plan.
+        cores: by task of the plan, the core that ran it.
         planned, planned_core: the writers by the plan; (rows, columns) their cores, NONE where no tile is.
         logged, logged_core: the same by the log; None if nothing ran.
         agree: whether every sample was written by the planned core, or nothing ran.

@@ -22,7 +22,7 @@ class Totals:
     Attributes:
         bytes_requested, bus_bytes, operations, pipe_busy_ps: as in `Metrics`.
         causes_ps: (cores, causes), as in `where_time_went`.
-        task_busy_ps: (tasks,) time with at least one busy pipe of the task.
+        task_busy_ps: by task, the time with at least one busy pipe.
     """
 
     def __init__(self, records: LogColumns) -> None:

@@ -263,6 +263,11 @@ class Board:
         """Return the name and all parameters by name, without their sources."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "sources"}
 
+    def differing(self, other: Board) -> list[str]:
+        """Return the parameters in which this board and another one differ; the name is none."""
+        theirs = other.parameters()
+        return [name for name, value in self.parameters().items() if name != "name" and value != theirs[name]]
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled; `Board` recreates it.
         return _board_of, (self.parameters() | {"sources": dict(self.sources)},)

@@ -33,9 +33,9 @@ class Tiles:
     """All tiles of a plan, by column.
 
     Args:
-        task: (tiles,) the task that writes each tile.
+        task: by tile, the task that writes it.
         start, stop: (tiles, rank) its box.
-        nram_bytes: (tiles,) NRAM in use while it is processed, or one number for all tiles.
+        nram_bytes: by tile, NRAM in use while it is processed; or one number for all tiles.
 
     Iterations number the tiles of a task in the order given. Raises `PlanError` for columns of different lengths or
     ranks, and for anything but integers.

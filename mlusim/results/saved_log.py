@@ -14,7 +14,6 @@ from mlusim.log import Log
 from mlusim.log_tables import (
     AllocationRecord,
     Box,
-    HostRecord,
     LaunchRecord,
     LoopRecord,
     Remark,
@@ -31,6 +30,18 @@ Record = TypeVar("Record", bound="DataclassInstance")
 
 _RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
 _TABLES = _RECORDS | {"loops": LoopRecord}
+# Sets of numbers, and of parts by number, by their names in the file; those of an earlier version lack some.
+_SETS: dict[str, Callable[[Log], set[int]]] = {
+    "host_writes": lambda log: log.host.writes,
+    "host_reads": lambda log: log.host.reads,
+    "of_file": lambda log: log.of_file,
+    "seen": lambda log: log.seen,
+}
+_PARTS: dict[str, Callable[[Log], dict[int, set[tuple[int, int]]]]] = {
+    "host_parts": lambda log: log.host.written_parts,
+    "host_read_parts": lambda log: log.host.read_parts,
+    "windows": lambda log: log.windows,
+}
 # Columns with another name in files of an earlier version.
 _FORMER_NAMES = {"method": "how"}
 
@@ -80,13 +91,11 @@ def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> 
         "tables": tables,
         "host_waits": log.host.waits,
         "unordered": sorted(log.host.unordered),
-        "host_writes": sorted(log.host.writes),
-        "host_reads": sorted(log.host.reads),
-        "of_file": sorted(log.of_file),
-        "seen": sorted(log.seen),
-        "host_parts": _part_values(log.host.written_parts),
-        "host_read_parts": _part_values(log.host.read_parts),
-        "windows": _part_values(log.windows),
+        **{name: sorted(of(log)) for name, of in _SETS.items()},
+        **{
+            name: [(number, *part) for number, parts in sorted(of(log).items()) for part in sorted(parts)]
+            for name, of in _PARTS.items()
+        },
         "copied_back": log.host.copied_back,
         "released": sorted(log.released.items()),
         "swallowed": [(message, where, names[file], line) for message, where, file, line in log.swallowed],
@@ -116,21 +125,6 @@ def _add_selected(log: Log, arrays: dict[str, Array]) -> None:
     arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
 
 
-def _part_values(parts_by_number: Mapping[int, set[tuple[int, int]]]) -> list[tuple[int, ...]]:
-    return [(number, *part) for number, parts in sorted(parts_by_number.items()) for part in sorted(parts)]
-
-
-def _numbers(values: Mapping[str, Any], name: str) -> set[int]:
-    return {int(number) for number in values.get(name, ())}
-
-
-def _parts(values: Mapping[str, Any], name: str) -> dict[int, set[tuple[int, int]]]:
-    parts: dict[int, set[tuple[int, int]]] = {}
-    for number, first, second in values.get(name, ()):
-        parts.setdefault(int(number), set()).add((int(first), int(second)))
-    return parts
-
-
 def _address_keys(log: Log) -> tuple[str, ...]:
     """Return the kinds of addresses in a file: `lengths` only if there are loops over runs of rows."""
     runs = any(loop.method == "runs" for loop in log.loops.values())
@@ -154,13 +148,7 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     log.loops = dict(zip(array("log/loop_records").tolist(), loops, strict=True))
     log.byte_copies = array("log/byte_copies").tolist()
     log.joined = dict(array("log/joined").tolist())
-    for key in _address_keys(log):
-        rows, first = array(f"log/rows_{key}"), 0
-        for number, count in array(f"log/addresses_{key}").tolist():
-            log.addresses.setdefault(number, {})[key] = rows[first : first + count]
-            first += count
-        if first != len(rows):
-            raise ValueError("addresses of its log are missing")
+    _read_addresses(log, array)
     if values.get("selects", False):
         _read_selected(log, array)
     # Runs saved by earlier versions lack these.
@@ -169,21 +157,24 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
         log.attributes = {record: kinds[number] for record, number in array("log/attributes").tolist()}
     for number, *operand in array("log/more_operands").tolist():
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
-    # Runs saved by earlier versions lack some of the following.
-    log.host = HostRecord(
-        waits=[int(count) for count in values["host_waits"]],
-        unordered={(int(first), int(second)) for first, second in values.get("unordered", ())},
-        writes=_numbers(values, "host_writes"),
-        written_parts=_parts(values, "host_parts"),
-        reads=_numbers(values, "host_reads"),
-        read_parts=_parts(values, "host_read_parts"),
-        copied_back=[
-            (int(launches), int(number), int(first), int(end))
-            for launches, number, first, end in values.get("copied_back", ())
-        ],
-    )
-    log.of_file, log.seen = _numbers(values, "of_file"), _numbers(values, "seen")
-    log.windows = _parts(values, "windows")
+    _read_values(log, values)
+    check_log(log)
+    return log
+
+
+def _read_values(log: Log, values: Mapping[str, Any]) -> None:
+    """Read what is not in arrays. Runs saved by earlier versions lack some of it."""
+    log.host.waits = [int(count) for count in values["host_waits"]]
+    log.host.unordered = {(int(first), int(second)) for first, second in values.get("unordered", ())}
+    log.host.copied_back = [
+        (int(launches), int(number), int(first), int(end))
+        for launches, number, first, end in values.get("copied_back", ())
+    ]
+    for name, numbers_of in _SETS.items():
+        numbers_of(log).update(int(number) for number in values.get(name, ()))
+    for name, parts_of in _PARTS.items():
+        for number, first, second in values.get(name, ()):
+            parts_of(log).setdefault(int(number), set()).add((int(first), int(second)))
     for file, line, caller, call in values.get("calls", ()):
         log.calls.setdefault((str(file), int(line)), set()).add((str(caller), int(call)))
     log.lambdas = {(str(file), int(line)) for file, line in values.get("lambdas", ())}
@@ -196,8 +187,16 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
         log.remarks[remark.kind, remark.line] = remark
     log.skipped = [SkippedRecord(*map(int, skip)) for skip in values.get("skipped", ())]
     log.unsteady = str(values.get("unsteady", ""))
-    check_log(log)
-    return log
+
+
+def _read_addresses(log: Log, array: Callable[[str], Array]) -> None:
+    for key in _address_keys(log):
+        rows, first = array(f"log/rows_{key}"), 0
+        for number, count in array(f"log/addresses_{key}").tolist():
+            log.addresses.setdefault(number, {})[key] = rows[first : first + count]
+            first += count
+        if first != len(rows):
+            raise ValueError("addresses of its log are missing")
 
 
 def _read_selected(log: Log, array: Callable[[str], Array]) -> None:

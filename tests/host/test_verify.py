@@ -10,6 +10,7 @@ import pytest
 
 import mlusim
 from doubling import ONE, X, double
+from kernel_lines import at
 from mlusim import Device, InOut, InputError, LaunchError, Output, VerificationError, verify
 from mlusim.hardware import board
 
@@ -335,7 +336,7 @@ def test_a_wrong_value_names_its_producer_and_operands():
     assert [(site.role, site.operation) for site in finding.sites] == [("writes", "memcpy"), ("makes", "add")]
     assert finding.sites[1].source == "core.add(twice, twice, held)"
     assert finding.location == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
-    load, multiply, add = (f"test_verify.py:{chain.__code__.co_firstlineno + number}" for number in (2, 3, 4))
+    load, multiply, add = (at(chain, call) for call in ("memcpy(held", "core.mul", "core.add"))
     assert finding.remedy == f"check the operations that made these bytes, at {load}, {multiply} and {add}"
 
 
@@ -350,12 +351,8 @@ def test_a_helper_that_is_not_awaited_is_a_finding():
 
     report = verify(kernel, X, Output.like(X), reference=X, **ONE)
     (finding,) = report.errors
-    line = kernel.__code__.co_firstlineno + 3
-    assert (finding.kind, finding.location, report.stopped) == (
-        "await",
-        f"test_verify.py:{line}: helper(core, out[0], row)",
-        True,
-    )
+    location = f"{at(kernel, 'helper(core')}: helper(core, out[0], row)"
+    assert (finding.kind, finding.location, report.stopped) == ("await", location, True)
     assert "write `await helper(...)`" in report.text()
 
 

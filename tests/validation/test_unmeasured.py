@@ -12,6 +12,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import lower_bound_of
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
+from mlusim.hardware.toml_board import to_toml
 from mlusim.host.device import Device
 from mlusim.units import KIB, MIB, PS_PER_S
 from mlusim.validation import kernels
@@ -180,6 +181,15 @@ async def convolutions(core, x, out):
     result = core.nram.alloc((4, 4, 64), "float32")
     core.conv(result, image, weights, 64, 1, 1, 1, 1)
     await core.memcpy(target.view("float32")[:1024].reshape(4, 4, 64), result)
+
+
+def test_a_board_file_is_its_preset_until_a_value_changes(tmp_path):
+    """Its sources name the file, not the preset's sources."""
+    path, text = tmp_path / "mine.toml", to_toml(board("mlu370-x4"))
+    path.write_text(text)
+    assert known(copied(path, MIB)) == known(copied("mlu370-x4", MIB))
+    path.write_text(text.replace("issue_cycles = ", "issue_cycles = 1"))
+    assert known(copied(path, MIB)).text == "not measured: a board that is not a preset (issue_cycles changed)"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class Occupancy:
         usable_bytes: bytes available to kernels.
         peak_bytes: the largest number of bytes allocated at one time, rounding included.
         names: names of its buffers, the largest first; the rest is `OTHERS`.
-        at_ps: (steps,) since the first launch.
+        at_ps: by step, its time since the first launch.
         nbytes: (names, steps) allocated from each step on.
         peaks_only: whether steps were dropped: each one shown is the fullest within an interval.
     """

@@ -26,10 +26,10 @@ class TileMap:
     """The output as a table of rectangles; neighbours with the same writers are merged.
 
     Attributes:
-        row_edges, column_edges: (rows + 1,), (columns + 1,) elements of the flattened output.
+        row_edges, column_edges: by edge of a row or column, the element of the flattened output that begins there.
         row_label, column_label: labels of the axes.
         tile: (rows, columns) index into `task`, `start`, ...; NONE if no tile covers it.
-        task, iteration, unit, nbytes, nram_bytes: (tiles,) of the tiles shown.
+        task, iteration, unit, nbytes, nram_bytes: by tile shown.
         start, stop: (tiles, rank) their boxes.
         logged_unit, logged_write: (rows, columns) the writer according to the log, and the ordinal of that write; None
             if that agrees with the plan, or nothing ran.

@@ -44,13 +44,13 @@ class CauseSpans:
 
     Attributes:
         lanes: the rows, unit by unit.
-        lane: (spans,) index of the lane.
-        start_ps, length_ps: (spans,) since the first launch.
-        cause: (spans,) index into `breakdown.CAUSES`.
-        label: (spans,) index into `labels`; NONE for a cause only, or several operations.
-        line: (spans,) number of the log's source line; NONE for none or several.
-        nbytes: (spans,) bytes of its operations.
-        times: (spans,) number of operations.
+        lane: by span, the index of its lane.
+        start_ps, length_ps: by span, its start since the first launch, and its length.
+        cause: by span, an index into `breakdown.CAUSES`.
+        label: by span, an index into `labels`; NONE for a cause only, or several operations.
+        line: by span, the number of the log's source line; NONE for none or several.
+        nbytes: by span, the bytes of its operations.
+        times: by span, the number of its operations.
         labels: operations and directions of copies.
         merged: number of spans before operations were merged; 0 if none were.
         within_ps: operations within this time were merged.

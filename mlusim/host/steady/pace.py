@@ -37,8 +37,8 @@ class Pace(NamedTuple):
         error: bound of its relative error.
         progress: mean number of periods of a task at the end of the measured time.
         measured: mean number of periods in the measured time.
-        leads: (tasks,) periods by which each task is ahead of the mean.
-        links: (tasks,) the number of the full link that each task shares with others.
+        leads: by task, the periods by which it is ahead of the mean.
+        links: by task, the number of the full link that it shares with others.
         drift: standard deviation of the change of leads in a period, in periods, if all periods are independent.
         growth: upper limit of the exponent with which changes grow with the number of periods.
     """
@@ -69,7 +69,7 @@ class Pace(NamedTuple):
         return changes
 
     def _lost(self, changes: Numbers, alone_ps: float) -> Numbers:
-        """Return (ends,) periods lost at the end of a run, when tasks run out of work at different times.
+        """By end, return the periods lost at the end of a run, when tasks run out of work at different times.
 
         Args:
             changes: (ends, tasks) by how much leads change until then.
