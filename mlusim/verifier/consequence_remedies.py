@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop
+from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop, wrong_part
 from mlusim.verifier.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_stage
 from mlusim.verifier.races.lane_syncs import blocking_copy
-from mlusim.verifier.source_file import SourceLine, location_of, source_file
+from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
 
 def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> tuple[str, ...]:
@@ -43,9 +43,9 @@ def _wrong_part(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     by = next((site for site in consequence.sites if site.role == "writes"), None)
     if by is None:
         return None
-    where = dict.fromkeys((by.location, cause.sites[0].location))
-    part = f"correct the part of {cause.fields['buffer']} at"
-    return f"{part} {' or '.join(where)}", *(one for one in cause.remedies if not one.startswith(part))
+    buffer = cause.fields["buffer"]
+    others = (remedy for remedy in cause.remedies if not remedy.startswith(wrong_part(buffer, ())))
+    return wrong_part(buffer, (by, cause.sites[0])), *others
 
 
 def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -138,9 +138,8 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
 def _written_again(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A store goes to a wrong place, or the load of what it replaces is missing."""
     if consequence.kind == "written-again" and _at_a_wrong_place(cause, consequence):
-        lines = " or ".join(dict.fromkeys(site.location for site in consequence.sites))
-        tensor = consequence.fields["tensor"]
-        return f"correct the part of {tensor} at {lines}: it is written again, and not read before", *cause.remedies
+        part = wrong_part(consequence.fields["tensor"], consequence.sites, "it is written again, and not read before")
+        return part, *cause.remedies
     return _load(cause, consequence.fields["tensor"]) if lacks_load(cause, consequence) else None
 
 
@@ -165,12 +164,10 @@ def _wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None
     if tensor == consequence.fields["tensor"]:
         if not cause.fields["is_partial"] or any(one.kind == "unselected" for one in cause.folded):
             return None
-        where = " or ".join(dict.fromkeys(site.location for site in cause.sites))
-        return f"correct the part of {tensor} at {where}: it replaces what was written there before", *cause.remedies
+        return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
     if any(one.kind == "wrong-value" and one.fields["tensor"] == tensor for one in cause.folded):
         return None
-    lines = " and ".join(dict.fromkeys(site.location for site in cause.sites))
-    return f"read {tensor} after it is written at {lines}: nothing reads it", *cause.remedies
+    return f"read {tensor} after it is written at {locations_of(cause.lines)}: nothing reads it", *cause.remedies
 
 
 def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -185,8 +182,7 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
         cause.kind == "task-race" and elsewhere and not consequence.sites
     ):
         return None
-    lines = " or ".join(dict.fromkeys(site.location for site in cause.sites if site.role == "writes"))
-    part = f"correct the part of {unwritten} at {lines}"
+    part = wrong_part(unwritten, (site for site in cause.sites if site.role == "writes"))
     loop = outermost_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
     gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
     return f"{part}: other bytes of it are never written{gives}", *cause.remedies
@@ -217,8 +213,7 @@ def _read_elsewhere(cause: Finding, consequence: Finding) -> tuple[str, ...] | N
     if consequence.fields["buffer"] != buffer or consequence.fields["memory"] != "sram":
         # Of an output, other bytes are never written.
         return None
-    lines = " or ".join(dict.fromkeys(site.location for site in cause.sites))
-    return f"correct the part of {buffer} at {lines}: other bytes of it are read, and never written", *cause.remedies
+    return wrong_part(buffer, cause.sites, "other bytes of it are read, and never written"), *cause.remedies
 
 
 # In this order, the first rule that applies decides; a rule that does not apply returns None.

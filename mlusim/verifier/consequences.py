@@ -22,7 +22,7 @@ from mlusim.verifier.one_fault import (
     wrong_stage,
 )
 from mlusim.verifier.races.task_remedies import ONE_TASK
-from mlusim.verifier.source_file import SourceLine, function_around
+from mlusim.verifier.source_file import SourceLine, function_around, locations_of
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A counter that hands out work has at most this size.
@@ -83,7 +83,7 @@ def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
             cause = folded[at]
             folded[at] = cause.fold(finding)
             if finding.kind == "task-race":
-                lines = " and ".join(dict.fromkeys(site.location for site in (*cause.sites, *finding.sites)))
+                lines = locations_of({*cause.lines, *finding.lines})
                 one, other = (site.task for site in cause.sites)
                 number = f"correct the number that gives each task its part at {lines}: {one} and {other} have the same"
                 alone = cause.remedy.partition("\n")[0]

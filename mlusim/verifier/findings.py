@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from mlusim.log_tables import TaskRecord
 from mlusim.units import format_ns, group_digits
 from mlusim.verifier.call_sites import call_sites
 from mlusim.verifier.core_names import core_at
-from mlusim.verifier.source_file import SourceLine, function_around, location_of, source_file
+from mlusim.verifier.source_file import SourceLine, either_of, function_around, location_of, source_file
 
 ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.
@@ -233,6 +234,11 @@ class Finding:
             "folded": [finding.to_json() for finding in self.folded],
             **self.fields,
         }
+
+
+def wrong_part(buffer: str, sites: Iterable[SourceLine], why: str = "") -> str:
+    """Return the remedy for a line, of several, that accesses a wrong part of a buffer or tensor."""
+    return f"correct the part of {buffer} at {either_of(sites)}" + (f": {why}" if why else "")
 
 
 def outermost_loop(site: Site) -> str:

@@ -17,7 +17,7 @@ from mlusim.memory.view import View
 from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
-from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.findings import Finding, Site, site_of, wrong_part
 from mlusim.verifier.producer import Element, last_writer, lineage_of, lines_of, sources_of
 from mlusim.verifier.replaced import replaced_by
 from mlusim.verifier.run import Run
@@ -115,7 +115,7 @@ def _replaced_first(run: Run, sites: tuple[Site, ...]) -> list[str]:
         return []
     other, buffer = run.site(lost, ""), run.log.allocations[alloc].name
     why = f"the first of them replaces what {other.operation} wrote at {other.location} before anything reads it"
-    return [f"correct the part of {buffer} at {makes.location} or {stores.location}: {why}"]
+    return [wrong_part(buffer, (makes, stores), why)]
 
 
 def _check(through: Collection[SourceLine], only: Collection[SourceLine]) -> str:

@@ -66,6 +66,11 @@ def locations_of(lines: Iterable[SourceLine]) -> str:
     return " and ".join([", ".join(locations[:-1]), *locations[-1:]] if locations[1:] else locations)
 
 
+def either_of(lines: Iterable[SourceLine]) -> str:
+    """Return lines as text, each once: `kernel.py:43 or kernel.py:41`."""
+    return " or ".join(dict.fromkeys(line.location for line in lines))
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedCalls:
     """The calls of helper functions of a file that a run recorded, also of those that the source does not call by name.

@@ -12,7 +12,7 @@ from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import Finding, Site, owner_of
+from mlusim.verifier.findings import Finding, Site, owner_of, wrong_part
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 
@@ -71,9 +71,8 @@ def announced(pair: Pair) -> list[str]:
     known = run.handshakes.known_tasks(ends)
     if known and order.task[begins] not in known:
         others = " and ".join(_name(run, task) for task in sorted(known))
-        where = f"{store.location} or {late.location}"
         waits = f"{late.task} waits for an atomic of {others}, but not of {store.task}"
-        return [f"correct the part of {pair.buffer} at {where}: {waits}"]
+        return [wrong_part(pair.buffer, (store, late), waits)]
     if order.line[following[0]] not in order.line[earlier]:
         if all(pair.writes) or not _announces(pair, int(following[0])):
             return []

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.verifier.findings import Finding
+from mlusim.verifier.findings import Finding, wrong_part
 from mlusim.verifier.races.missing_syncs import Point
 
 
@@ -83,7 +83,7 @@ def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
     """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part."""
     folded = main.fold(*others)
     if _wrong_read([main], [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
-        part = f"correct the part of {main.fields['buffer']} at {main.sites[1].location}: other tasks write it"
+        part = wrong_part(main.fields["buffer"], main.sites[1:], "other tasks write it")
         folded = replace(folded, remedies=(part, *main.remedies))
     return folded
 

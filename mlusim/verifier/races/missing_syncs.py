@@ -18,7 +18,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.findings import Finding, Site, between, in_one_function, place_between
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, function_around, locations_of, source_file
+from mlusim.verifier.source_file import SourceLine, either_of, function_around, locations_of, source_file
 
 # Steps of a task examined between the two operations of a race.
 _MAX_STEPS = 10_000
@@ -181,12 +181,9 @@ def _share_a_line(one: Finding, other: Finding, *, seldom: bool) -> bool:
 
 
 def _other_index(finding: Finding, *sites: Site) -> str:
-    at = " or ".join(dict.fromkeys(site.location for site in sites))
     times, executions = (group_digits(number) for number in (finding.times, finding.fields["executions"]))
-    return (
-        f"correct the index of {finding.fields['buffer']} at {at}: only {times} of {executions} executions of "
-        f"{finding.sites[0].location} race"
-    )
+    why = f"only {times} of {executions} executions of {finding.sites[0].location} race"
+    return f"correct the index of {finding.fields['buffer']} at {either_of(sites)}: {why}"
 
 
 def _points(run: Run, race: Race, racing: Collection[SourceLine]) -> set[Point]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import MOVE
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.findings import Finding, Site, place_between
+from mlusim.verifier.findings import Finding, Site, place_between, wrong_part
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS
@@ -74,10 +74,9 @@ def _remedies(pair: Pair, lane: int, moved: str) -> list[str]:
         moved: the line of a Move that may be a copy on the vector pipe instead; empty if there is none.
     """
     first, second = pair.sites
-    part = f"correct the part of {pair.buffer} at {first.location} or {second.location}"
     if pair.writes == (False, True) and is_fresh(pair.run, pair.rows[0]):
         # With a sync between them, the first would read bytes that nothing has written.
-        return [f"{part}: the first of them reads it before anything is written there"]
+        return [wrong_part(pair.buffer, pair.sites, "the first of them reads it before anything is written there")]
     where, at = place_between(first, second)
     choices = [f"{sync_after(first, lane, at)}, {where}"]
     if first.operation == "memcpy" and lane != POSTED:
@@ -86,7 +85,7 @@ def _remedies(pair: Pair, lane: int, moved: str) -> list[str]:
         choices.append(on_the_vector_pipe(moved))
     if pair.shares_an_end() and pair.writes == (True, True):
         # With a sync, one of them would still replace a part of the other.
-        choices.insert(0, f"{part}: only some of their bytes overlap")
+        choices.insert(0, wrong_part(pair.buffer, pair.sites, "only some of their bytes overlap"))
     elif pair.shares_an_end():
         choices.append("if they are meant to be two buffers, move one of them: only a part of their bytes overlaps")
     return choices

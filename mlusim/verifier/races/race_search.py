@@ -14,7 +14,7 @@ from mlusim.arrays import Integers
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.columns import joint
-from mlusim.verifier.findings import Finding
+from mlusim.verifier.findings import Finding, wrong_part
 from mlusim.verifier.order.lanes import LANES
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.races.atomic_remedies import flags_first
@@ -119,12 +119,11 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     finding = replace(finding, fields=finding.fields | _executions(run, one, other) | unread)
     part = ""
     if which:
-        where = " or ".join(site.location for site in finding.sites)
         why = f"the {which} of them replaces what was written there before anything reads it"
-        part = f"correct the part of {first.buffer} at {where}: {why}"
+        part = wrong_part(first.buffer, finding.sites, why)
     elif first.writes == (False, True) and leaves_most_unread(run, first.rows[1]):
-        where = " or ".join(dict.fromkeys(site.location for site in finding.sites))
-        part = f"correct the part of {first.buffer} at {where}: nothing reads most of what the second of them writes"
+        why = "nothing reads most of what the second of them writes"
+        part = wrong_part(first.buffer, finding.sites, why)
     return Race(passed, finding, part)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mlusim.verifier.findings import Finding
+from mlusim.verifier.findings import Finding, wrong_part
 
 # Remedies other than a sync.
 _NO_SYNC = ("correct the ", "let what uses ")
@@ -34,7 +34,6 @@ def _ranked(race: Finding, *, is_right: bool) -> Finding:
     if is_right:
         return replace(race, remedies=(*syncs, *others))
     if not others:
-        lines = " or ".join(dict.fromkeys(site.location for site in race.sites))
         why = "with each operation done before the next, the values are wrong all the same"
-        others = [f"correct the part of {race.fields['buffer']} at {lines}: {why}"]
+        others = [wrong_part(race.fields["buffer"], race.sites, why)]
     return replace(race, remedies=(*others, *syncs))

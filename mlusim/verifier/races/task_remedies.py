@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
 from mlusim.verifier.core_names import core_at
-from mlusim.verifier.findings import in_one_function, outermost_loop
+from mlusim.verifier.findings import in_one_function, outermost_loop, wrong_part
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
 from mlusim.verifier.races.barrier_places import barrier_moved, before_its_barrier, on_both_paths, wider_barrier
@@ -135,8 +135,7 @@ class TaskRemedies:
         loop = source_file(first.file).loop_around(first.line, second.line)
         if not loop[0] or times_stored(self.run, alloc).max() > 1:
             return []
-        where = f"{first.location} or {second.location}"
-        return [f"correct the part of {pair.buffer} at {where}: it is that of another task"]
+        return [wrong_part(pair.buffer, pair.sites, "it is that of another task")]
 
     def _other_order(self, pair: Pair) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
@@ -307,18 +306,16 @@ def _read_too_early(pair: Pair) -> list[str]:
         return []
     if not is_later(pair.swapped, loop):
         return []
-    where = " or ".join(dict.fromkeys(site.location for site in pair.sites))
-    return [f"correct the part of {pair.buffer} at {where}: it is read before the iteration that writes it"]
+    return [wrong_part(pair.buffer, pair.sites, "it is read before the iteration that writes it")]
 
 
 def _left_unread(pair: Pair) -> list[str]:
     """Return the remedy for a write to SRAM by a line that also writes parts of the buffer which nothing reads."""
-    run, where = pair.run, " or ".join(dict.fromkeys(site.location for site in pair.sites))
-    if run.log.allocations[pair.allocations[0]].memory != "sram":
+    if pair.run.log.allocations[pair.allocations[0]].memory != "sram":
         return []
-    if not leaves_part_unread(run, pair.rows[pair.writes.index(True)]):
+    if not leaves_part_unread(pair.run, pair.rows[pair.writes.index(True)]):
         return []
-    return [f"correct the part of {pair.buffer} at {where}: nothing reads the other parts that are written"]
+    return [wrong_part(pair.buffer, pair.sites, "nothing reads the other parts that are written")]
 
 
 def _by_one_task(pair: Pair) -> list[str]:
