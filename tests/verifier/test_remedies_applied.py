@@ -47,6 +47,10 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
             "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the beginning of the loop",
         ),
         (
+            "cores_first-none",
+            "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the beginning of the loop",
+        ),
+        (
             "stages_of_three-aab",
             "correct the part of a at {0}:9 or {0}:12: the first of them replaces what was written",
         ),

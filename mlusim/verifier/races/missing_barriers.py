@@ -80,9 +80,13 @@ def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:
 
 
 def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
-    """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part."""
+    """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part.
+
+    What a memory core writes before the loop of the cores, and in it, is meant for them.
+    """
     folded = main.fold(*others)
-    if _wrong_read([main], [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
+    alike = len({site.task == "memory core" for site in main.sites}) == 1
+    if alike and _wrong_read([main], [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
         part = wrong_part(main.fields["buffer"], main.sites[1:], "other tasks write it")
         folded = replace(folded, remedies=(part, *main.remedies))
     return folded
