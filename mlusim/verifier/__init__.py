@@ -21,9 +21,8 @@ Checks:
   hints, remarks           redundant syncs, and observations made during the run
 
 Results:
-  findings                 a finding, its text and its JSON; `consequences` folds findings into their cause,
-                           whose remedies `consequence_remedies` makes more precise; `one_fault`: what tells that two
-                           findings have one cause
+  findings                 a finding, its text and its JSON
+  consequences             findings that follow from another one, which are folded into it
   source_file              loops and branches of a source file; `call_sites`: the calls that an operation may come from;
                            `core_names`: what the kernel calls its core there
   report                   all findings and figures of a run, as text, JSON or a picture

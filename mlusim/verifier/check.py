@@ -9,7 +9,7 @@ from mlusim.errors import InputError, PlanError, shown
 from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.planning.plan import Plan
-from mlusim.verifier.consequences import fold_consequences
+from mlusim.verifier.consequences.folding import fold_consequences
 from mlusim.verifier.deadlocks import find_locks_left
 from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited

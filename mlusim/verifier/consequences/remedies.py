@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.verifier.consequences.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_stage
 from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop, wrong_part
-from mlusim.verifier.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_stage
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
@@ -57,7 +57,7 @@ def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         at_end = where.startswith("at the end of the loop") and sync in cause.fields.get("barriers", ())
         who = "memory cores" if late.task == "memory core" else "cores"
         return (f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies) if at_end else None
-    is_precise = any(one in cause.remedy for one in ("once before", "reach the barrier", "at the beginning"))
+    is_precise = any(words in cause.remedy for words in ("once before", "reach the barrier", "at the beginning"))
     if is_precise or sync not in cause.fields.get("barriers", ()):
         return None
     who = "memory cores" if late.task == "memory core" else "cores"
@@ -131,8 +131,8 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         return used, *cause.remedies
     made = f"store {buffer} to {cause.fields['tensor']}"
     store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
-    called = [one for one in cause.remedies if one.startswith("correct the call")]
-    return *called, store, *(one for one in cause.remedies if one not in called)
+    # The correction of a call comes first.
+    return tuple(sorted((store, *cause.remedies), key=lambda remedy: not remedy.startswith("correct the call")))
 
 
 def _written_again(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -162,10 +162,10 @@ def _wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None
         return None
     tensor = cause.fields["tensor"]
     if tensor == consequence.fields["tensor"]:
-        if not cause.fields["is_partial"] or any(one.kind == "unselected" for one in cause.folded):
+        if not cause.fields["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
             return None
         return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
-    if any(one.kind == "wrong-value" and one.fields["tensor"] == tensor for one in cause.folded):
+    if any(finding.kind == "wrong-value" and finding.fields["tensor"] == tensor for finding in cause.folded):
         return None
     return f"read {tensor} after it is written at {locations_of(cause.lines)}: nothing reads it", *cause.remedies
 
@@ -236,7 +236,7 @@ _RULES: tuple[_Rule, ...] = (
 
 def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:
     """Return the remedies of an unlock without a lock, behind an update that races: only the lock is missing."""
-    sites = [site for one in (*unlock.folded, race) for site in one.sites if one.kind == "task-race"]
+    sites = [site for part in (*unlock.folded, race) for site in part.sites if part.kind == "task-race"]
     first = min(sites, key=lambda site: site.line)
     last = SourceLine(unlock.fields["file"], unlock.fields["line"])
     if any((site.file, site.function) != (first.file, first.function) for site in sites) or last.file != first.file:
@@ -272,5 +272,5 @@ def _at_a_wrong_place(race: Finding, again: Finding) -> bool:
     """Return whether a barrier would not mend a race: one line writes the same bytes in several tasks, unread."""
     if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
         return False
-    twice = [one.lines for one in race.unfolded if one.kind == "task-race" and one.writes_twice and len(one.lines) == 1]
-    return any(lines <= again.lines for lines in twice)
+    twice = (part for part in race.unfolded if part.kind == "task-race" and part.writes_twice and len(part.lines) == 1)
+    return any(part.lines <= again.lines for part in twice)

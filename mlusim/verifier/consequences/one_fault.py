@@ -42,13 +42,13 @@ def lacks_load(cause: Finding, again: Finding) -> bool:
     return lacks_write(cause) and again.kind == "written-again" and not again.fields["is_read"]
 
 
-def lack_beside_one_line(one: Finding, other: Finding) -> bool:
+def lack_beside_one_line(first: Finding, second: Finding) -> bool:
     """Return whether one line writes beside what is missing in two buffers of a core, and one line reads both."""
-    beside = one.fields["beside_line"]
-    if not beside or beside != other.fields["beside_line"]:
+    beside = first.fields["beside_line"]
+    if not beside or beside != second.fields["beside_line"]:
         return False
-    readers = [{finding.sites[0].at for finding in each.unfolded} for each in (one, other)]
-    private = one.fields["memory"] == other.fields["memory"] in PRIVATE
+    readers = [{read.sites[0].at for read in finding.unfolded} for finding in (first, second)]
+    private = first.fields["memory"] == second.fields["memory"] in PRIVATE
     return private and bool(readers[0] & readers[1])
 
 
@@ -66,7 +66,7 @@ def called_at_stop(stop: Finding, finding: Finding) -> bool:
     return (
         stop.kind == "stopped"
         and at.line > 0
-        and any(at in (site.at, *site.called_at) for one in finding.unfolded for site in one.sites)
+        and any(at in (site.at, *site.called_at) for part in finding.unfolded for site in part.sites)
     )
 
 
@@ -109,7 +109,7 @@ def _does(race: Finding) -> tuple[Any, ...]:
 
 def missing_share(finding: Finding) -> Fraction:
     """Return the share of an output that is never written, also by a finding that is folded into the given one."""
-    gap = next((one for one in finding.unfolded if one.kind == "never-written"), None)
+    gap = next((part for part in finding.unfolded if part.kind == "never-written"), None)
     return Fraction(0) if gap is None else Fraction(gap.nbytes, gap.fields["of_bytes"])
 
 

@@ -1,14 +1,11 @@
-"""Findings that follow from another: they are folded into the finding of the cause."""
+"""Causes: whether a finding is the cause of another, by a rule for each kind of consequence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from fractions import Fraction
 
-from mlusim.verifier.consequence_remedies import remedies_with
-from mlusim.verifier.findings import PRIVATE, Finding, outermost_loop
-from mlusim.verifier.one_fault import (
+from mlusim.verifier.consequences.one_fault import (
     called_at_stop,
     exchanged,
     gives_a_number,
@@ -17,12 +14,11 @@ from mlusim.verifier.one_fault import (
     lacks_write,
     missing_share,
     of_two_launches,
-    same_wrong_part,
     stopped_at,
     wrong_stage,
 )
-from mlusim.verifier.races.task_remedies import ONE_TASK
-from mlusim.verifier.source_file import SourceLine, function_around, locations_of
+from mlusim.verifier.findings import PRIVATE, Finding, outermost_loop
+from mlusim.verifier.source_file import SourceLine, function_around
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A counter that hands out work has at most this size.
@@ -34,61 +30,15 @@ _STOPS = ("access", "allocation", "copy", "operand", "endless", "stopped")
 _OF_PLAN = (*_STOPS, "never-written", "written-again", "wrong-value")
 
 
-def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
-    """Fold consequences into the finding of their cause.
-
-    A consequence that has another cause, too, reappears once this one is fixed. Findings without a cause are unchanged.
-    Of two findings of a kind that explain each other, the first is the cause.
-    """
-    findings = list(findings)
-    number = 0
-    while number < len(findings):
-        consequence = findings[number]
-        causes = (
-            at
-            for at, finding in enumerate(findings)
-            if at != number
-            and _explains(finding, consequence)
-            and not (at > number and finding.kind == consequence.kind and _explains(consequence, finding))
-        )
-        at = next(causes, None)
-        if at is None:
-            number += 1
-            continue
-        cause = findings[at]
-        wrong_part = cause.kind == "uninitialised" and _race(cause, consequence)
-        remedies = remedies_with(cause, consequence, wrong_part=wrong_part)
-        findings[at] = replace(cause.fold(consequence), remedies=remedies)
-        del findings[number]
-    return _fold_wrong_parts(findings)
-
-
-def _explains(cause: Finding, consequence: Finding) -> bool:
+def explains(cause: Finding, consequence: Finding) -> bool:
     """Return whether one finding is the cause of another: by the rule of its kind, or because the plan is wrong."""
     rule = _RULES.get(consequence.kind)
     return (rule is not None and rule(cause, consequence)) or _of_plan(cause, consequence)
 
 
-def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
-    """Fold races on outputs that lack as much as that of an earlier race: the tasks have a wrong number in both.
-
-    A task may also race on one output and leave out another one with the same line.
-    """
-    folded: list[Finding] = []
-    for finding in findings:
-        at = next((at for at, cause in enumerate(folded) if same_wrong_part(cause, finding)), None)
-        if at is None:
-            folded.append(finding)
-        else:
-            cause = folded[at]
-            folded[at] = cause.fold(finding)
-            if finding.kind == "task-race":
-                lines = locations_of({*cause.lines, *finding.lines})
-                one, other = (site.task for site in cause.sites)
-                number = f"correct the number that gives each task its part at {lines}: {one} and {other} have the same"
-                alone = cause.remedy.partition("\n")[0]
-                folded[at] = replace(folded[at], remedies=(alone, number) if alone.startswith(ONE_TASK) else (number,))
-    return folded
+def has_wrong_part(cause: Finding, race: Finding) -> bool:
+    """Return whether a racing line reads the uninitialised bytes of a buffer, or writes beside them."""
+    return cause.kind == "uninitialised" and _race(cause, race)
 
 
 def _of_plan(cause: Finding, consequence: Finding) -> bool:
@@ -232,10 +182,10 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     )
 
 
-def _in_one_loop(one: Finding, other: Finding) -> bool:
+def _in_one_loop(first: Finding, second: Finding) -> bool:
     """Return whether the first lines of two findings are in one loop, whose turns or numbers may be wrong."""
-    loop = outermost_loop(one.sites[0])
-    return bool(loop) and loop == outermost_loop(other.sites[0])
+    loop = outermost_loop(first.sites[0])
+    return bool(loop) and loop == outermost_loop(second.sites[0])
 
 
 def _unread(cause: Finding, unread: Finding) -> bool:
@@ -279,8 +229,8 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
         return True
     if cause.kind == "uninitialised":
         # Buffers that change places lack the same load: other executions of one line read all of them.
-        lines = [[site.at for site in one.sites] for one in (cause, read) if one.nbytes == one.fields["of_bytes"]]
-        in_turn = lines.count(lines[0]) == 2 if lines else False
+        of_all = all(finding.nbytes == finding.fields["of_bytes"] for finding in (cause, read))
+        in_turn = of_all and [site.at for site in cause.sites] == [site.at for site in read.sites]
         if (in_turn and cause.sites[0].record != read.sites[0].record) or lack_beside_one_line(cause, read):
             return True
         return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
@@ -311,7 +261,7 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
 
 def _races(read: Finding) -> bool:
     """Return whether tasks race on the tensor that one reads: they exchange a part of it, and another is written."""
-    return any(one.kind == "task-race" and one.fields["buffer"] == read.fields["buffer"] for one in read.folded)
+    return any(race.kind == "task-race" and race.fields["buffer"] == read.fields["buffer"] for race in read.folded)
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
@@ -328,8 +278,9 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if of_two_launches(cause, gap):
         return True
     if cause.kind == "uninitialised":
-        reads = cause.unfolded if _races(cause) else cause.folded
-        return any(one.fields["buffer"] == gap.fields["tensor"] for one in reads if one.kind == "uninitialised")
+        findings = cause.unfolded if _races(cause) else cause.folded
+        reads = (finding for finding in findings if finding.kind == "uninitialised")
+        return any(read.fields["buffer"] == gap.fields["tensor"] for read in reads)
     if cause.kind == "task-race" and cause.writes_twice and missing_share(cause) and not gap.sites:
         # Tasks have a wrong number, and none has that of the one that stores it.
         return True
