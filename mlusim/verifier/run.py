@@ -6,6 +6,9 @@ from copy import copy
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from mlusim.arrays import Flags, Integers
 from mlusim.log import Log
 from mlusim.verifier.accesses.space import Space
 from mlusim.verifier.accesses.table import Accesses, accesses_of
@@ -81,6 +84,11 @@ class Run:
     def source(self, row: int) -> tuple[str, int, str]:
         """Return file, line and function of an access."""
         return self.log.lines[int(self.order.line_of[self.accesses.record[row]])]
+
+    def lines_of(self, rows: Integers | Flags) -> set[SourceLine]:
+        """Return the lines of some accesses."""
+        codes = np.unique(self.columns["line"][self.accesses.record[rows]]).tolist()
+        return {SourceLine(*self.log.lines[code][:2]) for code in codes}
 
     def line_at(self, position: int) -> SourceLine:
         """Return the line of an operation."""

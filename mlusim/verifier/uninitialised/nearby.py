@@ -9,14 +9,13 @@ import numpy as np
 from mlusim.log import NONE, SCALAR
 from mlusim.verifier.findings import Site, in_one_function
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import function_around, location_of, source_file
+from mlusim.verifier.source_file import SourceLine, function_around, location_of, source_file
 
 
 class Beside(NamedTuple):
-    """The write to other bytes of a buffer: its file and line, and whether scalar code stores single elements there."""
+    """The write to other bytes of a buffer: its line, and whether scalar code stores single elements there."""
 
-    file: str = ""
-    line: int = 0
+    at: SourceLine = SourceLine("", 0)
     is_scalar: bool = False
 
 
@@ -32,7 +31,7 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
         read: row of the read.
         first, end: the bytes that nothing has written, in the allocation.
     """
-    log, columns, accesses = run.log, run.columns, run.accesses
+    columns, accesses = run.columns, run.accesses
     record = int(accesses.record[read])
     before = np.flatnonzero((accesses.alloc == accesses.alloc[read]) & accesses.write & (accesses.record < record))
     line = columns["line"]
@@ -46,9 +45,8 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     behind, ahead = first - high, low - end
     distance = np.maximum(np.maximum(behind, ahead), 0)
     nearest = before[np.lexsort((before, behind >= 0, -distance))[-1]]
-    file, number, _ = log.lines[int(line[accesses.record[nearest]])]
-    scalar = bool(columns["pipe"][accesses.record[nearest]] == SCALAR)
-    return Beside(file, number, scalar) if number else Beside()
+    at = SourceLine(*run.source(nearest)[:2])
+    return Beside(at, bool(columns["pipe"][accesses.record[nearest]] == SCALAR)) if at.line else Beside()
 
 
 def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) -> int:
@@ -64,26 +62,23 @@ def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) 
         sites: the read and, if it is another operation, that through which the bytes take effect.
         beside: as `write_beside` returns it.
     """
-    log, columns, accesses = run.log, run.columns, run.accesses
-    reads, used = sites[0], sites[-1]
+    accesses, reads, used = run.accesses, sites[0], sites[-1]
     own = accesses.record == accesses.record[read]
     updates = bool((accesses.write[own] & (accesses.alloc[own] == accesses.alloc[read])).any())
-    file, line = reads.file, reads.line
-    if beside.line and not updates:
-        (file, line), used = beside[:2], reads
-    places = ((file, line), (used.file, used.line), (reads.file, reads.line))
-    if len({(place[0], function_around(*place)) for place in places}) > 1:
+    at = reads.at
+    if beside.at.line and not updates:
+        at, used = beside.at, reads
+    if len({(line.file, function_around(line.file, line.line)) for line in (at, used, reads)}) > 1:
         # The line may be that of a call of the helper function which reads the bytes.
         called, user = in_one_function(reads, used)
-        if called == reads.at or user != used.at or called.file != reads.file or (beside.line and not updates):
+        if called == reads.at or user != used.at or called.file != reads.file or (beside.at.line and not updates):
             return 0
         return source_file(called.file).begin_of_outermost(called.line, user.line)
-    before = source_file(file).begin_of_outermost(line, used.line)
-    inner = source_file(file).loop_around(reads.line, reads.line)
-    writes = np.flatnonzero(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))
-    lines = {log.lines[code][1] for code in np.unique(columns["line"][accesses.record[writes]]).tolist()}
-    carried = (file, line) == (reads.file, reads.line) and any(inner[0] <= one <= inner[1] for one in lines)
-    if carried and before == line and inner[0]:
+    before = source_file(at.file).begin_of_outermost(at.line, used.line)
+    inner = source_file(at.file).loop_around(reads.line, reads.line)
+    writes = run.lines_of(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))
+    carried = at == reads.at and any(inner[0] <= write.line <= inner[1] for write in writes)
+    if carried and before == at.line and inner[0]:
         return _loop_that_carries(run, read, inner, reads.file)
     return before
 
@@ -93,10 +88,8 @@ def _loop_that_carries(run: Run, read: int, inner: tuple[int, int], file: str) -
 
     Such a loop around the inner one does not read the buffer outside of it, but what comes after the loop does.
     """
-    accesses = run.accesses
-    rows = np.flatnonzero((accesses.alloc == accesses.alloc[read]) & ~accesses.write)
-    read_at = {run.log.lines[code][:2] for code in np.unique(run.columns["line"][accesses.record[rows]]).tolist()}
-    lines = {line for name, line in read_at if name == file}
+    reads = run.lines_of((run.accesses.alloc == run.accesses.alloc[read]) & ~run.accesses.write)
+    lines = {at.line for at in reads if at.file == file}
     for loop in sorted(source_file(file).loops_around(inner[0]), reverse=True):
         begin, end = loop
         apart = {line for line in lines if not inner[0] <= line <= inner[1]}
@@ -105,7 +98,7 @@ def _loop_that_carries(run: Run, read: int, inner: tuple[int, int], file: str) -
     return inner[0]
 
 
-def lines_that_write(run: Run, read: int, first: int, end: int) -> set[tuple[str, int]]:
+def lines_that_write(run: Run, read: int, first: int, end: int) -> set[SourceLine]:
     """Return the lines of the run, other than that of a read, that write between two bytes of its allocation.
 
     An update in place does not count: it reads them, too.
@@ -114,8 +107,7 @@ def lines_that_write(run: Run, read: int, first: int, end: int) -> set[tuple[str
     line = run.columns["line"][accesses.record]
     within = (accesses.alloc == accesses.alloc[read]) & (accesses.low < end) & (accesses.high > first)
     updates = np.isin(accesses.record, accesses.record[within & ~accesses.write])
-    writes = within & accesses.write & ~updates & (line != line[read])
-    return {run.log.lines[code][:2] for code in np.unique(line[writes]).tolist()}
+    return run.lines_of(within & accesses.write & ~updates & (line != line[read]))
 
 
 def fills_in_turn(run: Run, read: int) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.verifier.accesses.coordinates import describe
-from mlusim.verifier.findings import PRIVATE, Finding, Site
+from mlusim.verifier.findings import PRIVATE, Finding, Site, wrong_part
 from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import location_of
+from mlusim.verifier.source_file import SourceLine, location_of
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
@@ -109,7 +109,7 @@ def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding
             "end_byte": int(read.stops[-1]),
             "of_bytes": allocation.nbytes,
             "before_line": before,
-            "beside_line": beside.line,
+            "beside_line": beside.at.line,
         },
     )
 
@@ -144,32 +144,26 @@ def _wrong_parts(
     """
     likely: list[str] = []
     other: list[str] = []
-    name = allocation.name
+    name, private, reader = allocation.name, allocation.memory in PRIVATE, SourceLine(*run.source(read.row)[:2])
     row = replaced_before(run, read.row)
-    replacing = run.site(int(run.accesses.record[row]), "") if row >= 0 else None
+    replacing = SourceLine(*run.source(row)[:2]) if row >= 0 else None
     if replacing is not None:
-        why = "it replaces what was written there before anything reads it"
-        likely.append(f"correct the part of {name} at {replacing.location}: {why}")
-    if allocation.memory in PRIVATE and not beside.line and (line := fills_in_turn(run, read.row)):
-        reader = run.site(read.record, "").location
-        likely.append(f"correct the buffer at {line}: it fills the others that {reader} reads in turn, and not {name}")
-    if beside.line and (replacing is None or (replacing.file, replacing.line) != (beside.file, beside.line)):
-        location = location_of(beside.file, beside.line)
+        likely.append(wrong_part(name, (replacing,), "it replaces what was written there before anything reads it"))
+    if private and not beside.at.line and (line := fills_in_turn(run, read.row)):
+        why = f"it fills the others that {reader.location} reads in turn, and not {name}"
+        likely.append(f"correct the buffer at {line}: {why}")
+    if beside.at.line and replacing != beside.at:
         written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
-        here = (beside.file, beside.line)
-        if allocation.memory in PRIVATE and not read.partly and here in written_by and _writes_alike(run, read, here):
-            reader = run.site(read.record, "").location
-            likely.append(f"correct the part of {name} at {reader} or {location}, which writes these bytes only later")
+        if private and not read.partly and beside.at in written_by and _writes_alike(run, read, beside.at):
+            likely.append(f"{wrong_part(name, (reader, beside.at))}, which writes these bytes only later")
             return likely, other
-        alone = allocation.memory == "sram" and lines_that_write(run, read.row, 0, allocation.nbytes) == {here}
-        unlikely = beside.is_scalar or not (allocation.memory in PRIVATE or alone) or written_by
-        (other if unlikely else likely).append(
-            f"correct the part of {name} at {location}, which writes other bytes of it"
-        )
+        alone = allocation.memory == "sram" and lines_that_write(run, read.row, 0, allocation.nbytes) == {beside.at}
+        unlikely = beside.is_scalar or not (private or alone) or written_by
+        (other if unlikely else likely).append(f"{wrong_part(name, (beside.at,))}, which writes other bytes of it")
     return likely, other
 
 
-def _writes_alike(run: Run, read: UninitialisedRead, line: tuple[str, int]) -> bool:
+def _writes_alike(run: Run, read: UninitialisedRead, line: SourceLine) -> bool:
     """Return whether a line writes just the bytes of a read in some iteration: they are a slot, not the edge of a tile.
 
     Other lines may write them, too, unless the read belongs to an update, which would carry them on.
@@ -179,9 +173,8 @@ def _writes_alike(run: Run, read: UninitialisedRead, line: tuple[str, int]) -> b
     of_buffer = accesses.alloc == accesses.alloc[read.row]
     first, end = int(read.starts[0]), int(read.stops[-1])
     alike = of_buffer & accesses.write & (accesses.low == first) & (accesses.high == end)
-    lines = {run.log.lines[code][:2] for code in np.unique(run.columns["line"][accesses.record[alike]]).tolist()}
     updates = bool((own & of_buffer & accesses.write).any())
-    return line in lines and not (updates and lines_that_write(run, read.row, first, end) != {line})
+    return line in run.lines_of(alike) and not (updates and lines_that_write(run, read.row, first, end) != {line})
 
 
 def _sites(run: Run, effect: _Effect) -> tuple[Site, ...]:
