@@ -34,7 +34,7 @@ from mlusim.cli.options import (
 )
 from mlusim.cli.outputs import Outputs, finish
 from mlusim.cli.provenance import print_json, provenance_without_runs
-from mlusim.errors import InputError, choose_one
+from mlusim.errors import InputError, MlusimError, choose_one
 from mlusim.files import file_and_kernel, is_kernel_name
 
 if TYPE_CHECKING:
@@ -151,10 +151,18 @@ def _program(module: Module, device: Board, outputs: Outputs, **options: Any) ->
 def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
     """Run a program, verify it and write the requested files.
 
-    Returns its status; 1 if that is 0 and the checker has found an error.
+    Returns its status; 1 if that is 0 and the checker has found an error. Raises `VerificationError` in place of an
+    error whose cause the checker finds, such as a race.
     """
     simulated, module = running.device, running.module
-    status = running.run()
+    try:
+        status = running.run()
+    except MlusimError as error:
+        report = simulated.verify() if options["check"] and simulated.log.launches else None
+        consequences = [folded for finding in report.errors for folded in finding.folded] if report else []
+        if report is not None and any(one.fields.get("error") == type(error).__name__ for one in consequences):
+            report.check()
+        raise
     if options["check"] or outputs.report or outputs.saved or outputs.as_json:
         result = simulated.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:

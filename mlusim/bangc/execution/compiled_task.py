@@ -17,11 +17,13 @@ import numpy as np
 from mlusim.bangc.calls.call_record import HEAD, CallSite, answer, file_at, text_at
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code
+from mlusim.bangc.execution.faults import in_memory
 from mlusim.bangc.execution.filter_forms import FilterForms
 from mlusim.bangc.execution.gdram_map import GdramMap
 from mlusim.bangc.execution.image import Image
 from mlusim.bangc.execution.placed_arrays import PlacedArrays
 from mlusim.bangc.execution.runtime_layout import (
+    ARENA_BYTES,
     FILE_WORD,
     LINE_WORD,
     NULL_BYTES,
@@ -201,6 +203,9 @@ class CompiledTask:
                 f"address {address:#x} is in no memory of this core: the launch passed the pointer {passed:#x}, "
                 "which is not to memory of the device; pass memory of cnrtMalloc, and copy to it with cnrtMemcpy"
             )
+        for kind, base in enumerate(self.arrays.bases):
+            if 0 <= address - base < ARENA_BYTES:
+                return f"address {address:#x}{in_memory(self.image, kind, address - base)}; check the index"
         near = self.gdram.nearest(address)
         return f"address {address:#x} is in no memory of this core: " + (
             f"{near}, if it is not an address of the host; check the index, and the arguments of the launch"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from keyword import iskeyword
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -33,7 +34,7 @@ def raise_at(file: str, line: int, function: str, error: BaseException) -> NoRet
 
 
 def _function(source: str, file: str, line: int, name: str) -> Any:
-    word = name if name.isidentifier() else "kernel"
+    word = name if name.isidentifier() and not iskeyword(name) else "kernel"
     scope: dict[str, Any] = {}
     exec(_code(source.format(name=word), file), scope)  # noqa: S102 - two lines of our own
     function = scope[word]

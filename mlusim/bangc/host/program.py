@@ -273,8 +273,7 @@ class Program:
         if not function:
             return called
         address = function - self._image.base
-        instance = _instance(function_symbols(self.module.binary).get(address, ""))
-        if "<" in called and _plain(instance) == _plain(called):
+        if instance := _instance(function_symbols(self.module.binary).get(address, "")):
             return instance
         names = {point.function: point.name for point in self.module.points().values()}
         entry = names.get(address, called)
@@ -283,8 +282,10 @@ class Program:
 
 def _instance(symbol: str) -> str:
     """Return the name of a template's instance by its symbol, such as `kernel<float, 4>`; "" for another function."""
-    match = re.match(r"void ([^(]+)\(", demangled(symbol).replace("(anonymous namespace)::", ""))
-    return match[1].replace(OWN, "") if match else ""
+    text = demangled(symbol).replace("(anonymous namespace)::", "").replace(OWN, "")
+    # Arguments such as `(Op)0` are in brackets too.
+    match = re.match(r"void ([\w:]+<.+?>)\(", text)
+    return match[1] if match else ""
 
 
 def _plain(name: str) -> str:

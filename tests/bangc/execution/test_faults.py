@@ -15,6 +15,7 @@ from mlusim.bangc.compiler.compiler_messages import compiler_text
 from mlusim.bangc.execution import faults
 from mlusim.errors import (
     AccessError,
+    AllocationError,
     CompileError,
     InputError,
     KernelError,
@@ -205,3 +206,29 @@ def test_a_memory_without_a_variable_is_the_compilers_error(tmp_path: Path, line
     source.write_text(f"__mlu_entry__ void kernel(float *x) {{\n  {line}\n  x[0] = y;\n}}\n")
     with pytest.raises(CompileError, match=r"nameless\.mlu:[23]:\d+: error: "):
         bangc.compile(source)
+
+
+@pytest.mark.parametrize("name", ["pass", "lambda", "in", "None"])
+def test_names_may_be_keywords_of_python(name: str, tmp_path: Path) -> None:
+    """Of an entry, and of an array that does not fit."""
+    file = tmp_path / "keyword.mlu"
+    file.write_text(
+        f"#include <bang.h>\n__mlu_entry__ void {name}(float *y, int n) {{\n  if (n) {{ y[0] = n; return; }}\n"
+        f"  __nram__ float lambda[500000];\n  __bang_write_zero(lambda, 64);\n}}\n"
+    )
+    kernel = bangc.compile(file)[name]
+    assert mlusim.run(kernel, mlusim.Output(1), 3, dim=1, kind="BLOCK").output.tolist() == [3]
+    with pytest.raises(AllocationError, match=r"keyword\.mlu:4, at .*lambda 2 000 000.*make an array smaller"):
+        mlusim.run(kernel, mlusim.Output(1), 0, dim=1, kind="BLOCK")
+
+
+def test_an_operand_before_an_array_is_located_by_the_array(tmp_path: Path) -> None:
+    file = tmp_path / "before.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(float *y) {\n  __nram__ float a[64];\n"
+        "  __bang_add(a, a - 4, a, 32);\n}\n"
+    )
+    with pytest.raises(
+        AccessError, match=r"before\.mlu:4, at .*: address 0x\w+, 16 B before a \(NRAM\); check the ind"
+    ):
+        mlusim.run(bangc.compile(file)["k"], mlusim.Output(1), dim=1, kind="BLOCK")

@@ -223,13 +223,19 @@ def test_a_launch_in_a_template_has_the_types_of_the_instance(tmp_path: Path) ->
         "#include <bang.h>\n"
         "namespace own { template <typename T, int N> __mlu_entry__ void fill(T *y) { y[0] = N; } }\n"
         "template <typename T> void go(T *y) { own::fill<T, 4><<<1, cnrtFuncTypeBlock, nullptr>>>(y); }\n"
-        "int main() {\n  char *y;\n  cnrtMalloc((void **)&y, 64);\n  go((float *)y);\n  go((half *)y);\n"
+        "enum Op { ADD, SUB };\ntemplate <Op op> __mlu_entry__ void apply(float *y) { y[0] = op; }\n"
+        "struct { void (*kernel)(float *); } row = {&apply<SUB>};\n"
+        "int main() {\n  char *y;\n  cnrtMalloc((void **)&y, 64);\n"
+        "  row.kernel<<<1, cnrtFuncTypeBlock, nullptr>>>((float *)y);\n  go((float *)y);\n  go((half *)y);\n"
         "  go((bfloat16_t *)y);\n  go((unsigned char *)y);\n}\n"
     )
     device = Device()
     run_program(bangc.compile(file), device)
     types = ("float", "half", "bfloat16_t", "unsigned char")
-    assert [launch.kernel for launch in device.log.launches] == [f"own::fill<{name}, 4>" for name in types]
+    assert [launch.kernel for launch in device.log.launches] == [
+        "apply<(Op)1>",
+        *(f"own::fill<{name}, 4>" for name in types),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -327,3 +333,23 @@ def test_destructors_and_functions_at_exit_run_after_main(
     for _ in range(2):
         assert run_program(module, Device(), words) == status
         assert capsys.readouterr().out == printed
+
+
+def test_a_program_that_ends_in_an_error_is_checked_for_its_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The index comes from a copy in flight."""
+    file = tmp_path / "early.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(const int *x, float *y) {\n  __nram__ int at[64];\n"
+        "  __nram__ float t[64];\n  if (__is_mpu()) return;\n  __memcpy_async(at, x, 256, GDRAM2NRAM);\n"
+        "  for (int i = 0; i < 64; ++i) t[at[i]] = i;\n  __memcpy(y, t, 256, NRAM2GDRAM);\n}\n"
+        "int main() {\n  int *x, h[64];\n  float *y;\n  for (int i = 0; i < 64; ++i) h[i] = 63 - i;\n"
+        "  cnrtMalloc((void **)&x, 256);\n  cnrtMalloc((void **)&y, 256);\n"
+        "  cnrtMemcpy(x, h, 256, cnrtMemcpyHostToDev);\n  k<<<1, cnrtFuncTypeBlock, nullptr>>>(x, y);\n"
+        "  cnrtSyncDevice();\n}\n"
+    )
+    assert exit_code("bangc", "run", file) == 1
+    assert "early.mlu:7, at" in capsys.readouterr().err
+    assert exit_code("bangc", "run", file, "--check") == 1
+    assert "remedy `__sync_io()`, which waits for the IO pipe, between early.mlu:6 and" in capsys.readouterr().err
