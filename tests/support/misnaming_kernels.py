@@ -68,6 +68,10 @@ async def name_of_bang_c(core: Core) -> None:
     core.__bang_add(1, 2)  # named
 
 
+async def name_of_bang_c_with_a_suffix(core: Core) -> None:
+    core.mul_scalar(1, 2, 3)  # type: ignore[attr-defined]  # named
+
+
 MISNAMED: list[tuple[Any, type[MlusimError], str]] = [
     (
         no_such_method,
@@ -92,4 +96,9 @@ MISNAMED: list[tuple[Any, type[MlusimError], str]] = [
     (item_of_torch, KernelError, ".* a view has no attribute 'item': `await core.load.view.` returns the value"),
     (zeros_of_numpy, KernelError, r".*'Scratch' object has no attribute 'zeros': it has adopt, alloc, free_bytes, "),
     (name_of_bang_c, UnknownNameError, r"core\.__bang_add is not an instruction of this core: did you mean add\?"),
+    (
+        name_of_bang_c_with_a_suffix,
+        UnknownNameError,
+        r"core\.mul_scalar is not an instruction of this core: did you mean mul\? docs",
+    ),
 ]

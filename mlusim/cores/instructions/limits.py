@@ -54,10 +54,7 @@ def bind(
             _check_attribute(instruction, name, values[name])
     missing = [name for name in names if name not in values and name not in attributes]
     if missing:
-        # As `await core.sum(src)`, which a board can do for few instructions.
-        to_register = instruction.group == "Reductions" and missing == ["src"]
-        instead = "; its result is stored in dst, in NRAM: pass both, then read it with `await core.load(dst[0])`"
-        raise OperandError(f"{instruction.signature}: missing {', '.join(missing)}{instead if to_register else ''}")
+        raise OperandError(f"{instruction.signature}: missing {', '.join(missing)}{_instead(instruction, missing)}")
     operands = tuple(values[operand.name] for operand in instruction.operands)
     for operand, value in zip(instruction.operands, operands, strict=True):
         if not isinstance(value, View) and not operand.number:
@@ -72,6 +69,19 @@ def bind(
         if not isinstance(value, bool | int | float | np.generic | np.ndarray) or np.iscomplexobj(value):
             raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {shown(value)}")
     return operands, attributes
+
+
+def _instead(instruction: Instruction, missing: Sequence[str]) -> str:
+    """Return the remedy for a call without its last operand: a result in a register, or in the place of a source."""
+    if missing != [instruction.operands[-1].name]:
+        return ""
+    if instruction.group == "Reductions":
+        # As `await core.sum(src)`, which a board can do for few instructions.
+        return "; its result is stored in dst, in NRAM: pass both, then read it with `await core.load(dst[0])`"
+    if instruction.overlap is Overlap.SAME:
+        names = ["dst", "dst", *(operand.name for operand in instruction.operands[2:])]
+        return f"; to compute in place, pass the view twice: core.{instruction.name}({', '.join(names)})"
+    return ""
 
 
 def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:

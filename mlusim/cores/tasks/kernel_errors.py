@@ -10,6 +10,7 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.conversion_methods import CONVERSIONS, ConversionMethods
+from mlusim.cores.instructions.table import BY_INTRINSIC
 from mlusim.cores.tasks.foreign_names import replacement
 from mlusim.cores.tasks.source_line import awaiting_line, kernel_line
 from mlusim.errors import (
@@ -208,7 +209,9 @@ def _unknown_instruction(core: Any, name: str) -> str:
     known = [known for known in dir(core) if not known.startswith("_")]
     if "2" in plain:
         known += CONVERSIONS
-    near = replacement(plain) or nearest(plain, known).rstrip()
+    meant = BY_INTRINSIC.get(f"__bang_{plain}")
+    of_bang_c = f"did you mean {meant.name}?" if meant else ""
+    near = of_bang_c or replacement(plain) or nearest(plain, known).rstrip()
     near += "" if not near else " " if near.endswith("?") else "; "
     pages = "docs/instructions.md and docs/glossary.md list them all"
     return f"core.{name} is not an instruction of this core: {near}{pages}"

@@ -53,7 +53,16 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (lambda core, t: core.add(t, t), r"add\(dst, src0, src1\): missing src1$"),
+        (
+            lambda core, t: core.add(t, t),
+            r"add\(dst, src0, src1\): missing src1; to compute in place, .*: core\.add\(dst, dst, src1\)$",
+        ),
+        (
+            lambda core, t: core.sqrt(t),
+            r"sqrt\(dst, src\): missing src; to compute in place, pass the view twice: core\.sqrt\(dst, dst\)$",
+        ),
+        (lambda core, t: core.floor(t), r"floor\(dst, src\): missing src$"),  # not in place
+        (lambda core, t: core.add(t), r"add\(dst, src0, src1\): missing src0, src1$"),
         (
             lambda core, t: core.max(t),
             r"max\(dst, src\): missing src; its result is stored in dst, in NRAM: pass both, then read it with `await",
