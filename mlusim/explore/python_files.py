@@ -86,11 +86,9 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
     try:
         with importable_from(path):
             exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own kernel
-    except InputError:
+    except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
         raise InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_error_text(error, path)}") from error
     finally:
         _files_loading.pop()

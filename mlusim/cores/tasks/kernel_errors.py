@@ -45,16 +45,16 @@ _NO_AWAIT = (
 _AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
 
 
+# Names in other libraries of a function that frees a buffer.
+_FREES = frozenset({"free", "dealloc", "delete"})
+# Arguments that NumPy would take for an array, and that a kernel gets as they are.
+_NO_TENSORS = (list, tuple, range, memoryview, bytearray, array)
+
+
 class Abandoned(BaseException):
     """Stops a kernel that catches its errors. `error` is the error to report, or None for the one it caught."""
 
     error: MlusimError | None = None
-
-
-# Names elsewhere of what ends the life of a buffer.
-_FREES = frozenset({"free", "dealloc", "delete"})
-# Arguments that NumPy would take for an array, and that a kernel gets as they are.
-_NO_TENSORS = (list, tuple, range, memoryview, bytearray, array)
 
 
 def reported(task: Task, error: BaseException) -> BaseException:
