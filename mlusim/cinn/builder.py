@@ -17,6 +17,7 @@ from mlusim.ops.argument_errors import explained
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND
+from mlusim.ops.index_select import INDEX_SELECT
 from mlusim.ops.operator import Operator
 from mlusim.ops.registry import BY_NAME
 from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
@@ -153,6 +154,21 @@ class NetBuilder:
         return self._add(GATHER_ND, (x, index), attributes, name, strategy)
 
     @explained
+    def index_select(
+        self,
+        x: VariableOrName,
+        index: VariableOrName,
+        axis: int | None = None,
+        *,
+        dim: int | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """Select slices of `x` along `axis` (0) by a list of indices."""
+        chosen = _one_of("index_select", axis=axis, dim=dim)
+        return self._add(INDEX_SELECT, (x, index), {"axis": 0 if chosen is None else chosen}, name, strategy)
+
+    @explained
     def scatter(
         self,
         x: VariableOrName,
@@ -206,7 +222,7 @@ class NetBuilder:
         return self._add(BITCAST_CONVERT, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
 
     def __getattr__(self, name: str) -> Callable[..., Variable]:
-        """Return a method for any other operator: `builder.index_select(x, index, axis=1)`.
+        """Return a method for any other operator: `builder.tin_shift(x, shifts)`.
 
         Its arguments are the operator's tensors, then its attributes by keyword, and `name` and `strategy` as above.
         """

@@ -262,6 +262,19 @@ def test_every_attribute_of_an_operator_is_a_parameter_of_its_method():
             assert {attribute.name for attribute in operator.attributes} <= {*parameters}, operator.name
 
 
+def test_index_select_takes_its_axis_by_position_or_by_either_name(builder, a):
+    chosen = builder.create_input(Int(32), (5,), "chosen")
+    x, index = np.arange(8 * 24, dtype=np.float32).reshape(8, 24), np.array([3, 0, -1, 23, 3], np.int32)
+    calls = [
+        builder.index_select(a, chosen, 1),
+        builder.index_select(a, index=chosen, axis=1),
+        builder.index_select(a, chosen, dim=-1),
+    ]
+    found = builder.build("mlu370-x4", outputs=calls).execute({"A": x, "chosen": index})
+    for variable in calls:
+        assert np.array_equal(found[variable], np.take(x, index, axis=1))
+
+
 def test_the_forward_operator_has_the_name_of_its_command(builder):
     x, shifts = builder.create_input(Float(32), (1, 2, 4, 3), "x"), builder.create_input(Int(32), (1, 2), "shifts")
     assert builder.tin_shift(x, shifts).shape == (1, 2, 4, 3)
