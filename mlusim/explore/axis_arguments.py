@@ -119,7 +119,7 @@ def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtyp
 
 def _near(name: str, known: Iterable[str]) -> str:
     """Suggest an option for an unknown one: of the operator or kernel, or a parameter of every sweep and tuning."""
-    return nearest(name, [*known, *_OF_ALL])
+    return nearest(name, known) or nearest(name, _OF_ALL, cutoff=0.75)
 
 
 def _dtypes(dtype: Any) -> list[Any]:

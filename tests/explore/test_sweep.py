@@ -223,6 +223,8 @@ def test_an_impossible_point_is_a_row_with_its_reason():
             {"shape": None, "shpae": (2, 8)},
             r"shpae: tin_shift has no such option; did you mean shape\? it has backward, .*",
         ),
+        # Not a misspelt `shape`: an option of other operators.
+        ({"index_shape": (2, 2)}, r"index_shape: tin_shift has no such option; it has backward, rule, groups"),
         ({"strategi": "tight"}, r"strategi: tin_shift has no such option; did you mean strategy\? it has backward, .*"),
         ({"vary": {"clock": 1}}, r"a board has no parameter 'clock' to vary; did you mean clock_hz\? .*"),
         ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is not a whole number"),
