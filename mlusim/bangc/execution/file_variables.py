@@ -62,6 +62,12 @@ def function_symbols(binary: Path) -> dict[int, str]:
         return {int(symbol["st_value"]): symbol.name for symbol in symbols}
 
 
+@lru_cache(maxsize=32)
+def function_addresses(binary: Path) -> dict[str, int]:
+    """Return the addresses of a binary's functions by symbol."""
+    return {symbol: address for address, symbol in function_symbols(binary).items()}
+
+
 def demangled(symbol: str) -> str:
     """Return the C++ name of a symbol if the C++ library is loaded."""
     try:

@@ -18,7 +18,7 @@ from mlusim.bangc.calls.host_calls import ADDRESSES, OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.undeclared_names import OWN, constant_text
 from mlusim.bangc.execution import faults
-from mlusim.bangc.execution.file_variables import demangled, function_symbols
+from mlusim.bangc.execution.file_variables import demangled, function_addresses, function_symbols
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.kernel import execute, gdram_map
 from mlusim.bangc.execution.lines import entry_function
@@ -256,10 +256,9 @@ class Program:
         """Return the address in the board's binary of a function of the host's. Raises `InputError` for none."""
         if self.module is self._of_board:
             return address
-        symbol = function_symbols(self.module.binary).get(address)
-        for other, name in function_symbols(self._of_board.binary).items():
-            if name == symbol:
-                return other
+        symbol = function_symbols(self.module.binary).get(address, "")
+        if (other := function_addresses(self._of_board.binary).get(symbol)) is not None:
+            return other
         raise InputError(
             f"{called}<<<...>>>: only host code instantiates or defines it, so the board has no code for it: move the "
             "launch, or the kernel, out of `#ifndef __BANG_ARCH__`"
