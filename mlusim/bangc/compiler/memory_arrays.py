@@ -96,17 +96,24 @@ class MemoryArrays:
         for declarator in declarators:
             if declarator[0].text in ("*", "&", "("):
                 new.append(f"{base} {joined(declarator)};")
-            elif not at_file_scope or self._is_new(scope, declarator, external=external):
-                if external and [token.text for token in declarator[1:3]] == ["[", "]"]:
-                    new.append(self._elsewhere(kind, base, declarator, marker))
-                    continue
-                defined_here = not external or _end_of_bounds(declarator) < len(declarator)
-                new.append(self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker))
-            elif _end_of_bounds(declarator) < len(declarator):
-                # Declared by `extern` before: this adds its value.
-                new.append(self._reference(kind, base, declarator, marker, again=True))
-        source.replace(start, stop, " ".join(new) or ";")
+            else:
+                is_new = not at_file_scope or self._is_new(scope, declarator, external=external)
+                new.append(self._declared(kind, base, declarator, marker, is_new=is_new, external=external))
+        source.replace(start, stop, " ".join(filter(None, new)) or ";")
         return stop + 1
+
+    def _declared(
+        self, kind: int, base: str, declarator: list[Token], marker: Token, *, is_new: bool, external: bool
+    ) -> str:
+        """Return what stands for the declaration of an array; "" for one that repeats an earlier declaration."""
+        has_value = _end_of_bounds(declarator) < len(declarator)
+        if not is_new:
+            # Declared by `extern` before: this adds its value.
+            return self._reference(kind, base, declarator, marker, again=True) if has_value else ""
+        if external and [token.text for token in declarator[1:3]] == ["[", "]"]:
+            return self._elsewhere(kind, base, declarator, marker)
+        defined_here = not external or has_value
+        return self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker)
 
     def rewrite_type(self, position: int) -> None:
         """Rewrite `decltype(name)` of an array, whose name is a reference here, to the type of the array."""
