@@ -114,26 +114,36 @@ class MissingWaits:
         """Handle a CNRT call, before it takes effect."""
         first = int(values[0]) if values and isinstance(values[0], int) else 0
         function = SAME.get(name, name)
-        if function == "cnrtQueueSync":
-            self._finish(self._before.get(first, set()))
-        elif function == "cnrtSyncDevice":
-            self._finish(set(self._pending))
-        elif function == "cnrtPlaceNotifier":
-            self._placed[first] = set(self._before.get(int(values[1]), set()))
-        elif function == "cnrtWaitNotifier":
-            self._finish(self._placed.get(first, set()))
-        elif function == "cnrtQueueWaitNotifier":
-            self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
-        elif "Memcpy" in name or "Memset" in name:
-            self._copied(name, location, [value for value in values if isinstance(value, int)], set(queues), memory)
-        elif function == "cnrtFreeHost":
-            self._check("unsynced", name, location, _DEFAULT_QUEUE, (Span(first, first + 1, writes=True),), frozenset())
-        elif "Free" in function or function == "cnrtQueueDestroy":
-            freed = [region for region in memory if region.base == first and "Free" in function]
-            if freed and "Async" not in name:
-                spans = (Span(first, first + freed[0].size, writes=True),)
-                self._check("unsynced", name, location, _DEFAULT_QUEUE, spans, frozenset(freed))
-            self._assumed_done.update(self._pending)
+        match function:
+            case "cnrtQueueSync":
+                self._finish(self._before.get(first, set()))
+            case "cnrtSyncDevice":
+                self._finish(set(self._pending))
+            case "cnrtPlaceNotifier":
+                self._placed[first] = set(self._before.get(int(values[1]), set()))
+            case "cnrtWaitNotifier":
+                self._finish(self._placed.get(first, set()))
+            case "cnrtQueueWaitNotifier":
+                self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
+            case _ if "Memcpy" in name or "Memset" in name:
+                addresses = [value for value in values if isinstance(value, int)]
+                self._copied(name, location, addresses, set(queues), memory)
+            case "cnrtFreeHost":
+                self._written(name, location, first, 1)
+            case "cnrtQueueDestroy":
+                self._assumed_done.update(self._pending)
+            case _ if "Free" in function:
+                freed = [region for region in memory if region.base == first]
+                if freed and "Async" not in name:
+                    self._written(name, location, first, freed[0].size, freed)
+                self._assumed_done.update(self._pending)
+
+    def _written(
+        self, name: str, location: SourceLine, first: int, nbytes: int, regions: Iterable[Region] = ()
+    ) -> None:
+        """Handle a call that frees memory: it is like a blocking write."""
+        spans = (Span(first, first + nbytes, writes=True),)
+        self._check("unsynced", name, location, _DEFAULT_QUEUE, spans, frozenset(regions))
 
     def in_flight(self) -> list[tuple[int, int, int]]:
         """Host memory that copies may still use: address, bytes and flags of `Range`."""
