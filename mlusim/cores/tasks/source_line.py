@@ -6,8 +6,11 @@ the author's own code.
 
 from __future__ import annotations
 
+import ast
+import linecache
 import sys
-from types import TracebackType
+from functools import lru_cache
+from types import FrameType, TracebackType
 from typing import Any
 
 from mlusim.files import written_by_author
@@ -15,6 +18,8 @@ from mlusim.files import written_by_author
 # Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
 # are of cached properties, such as `core.nram`.
 INTERNAL = frozenset({"mlusim", "simpy", "functools"})
+# Calls over which a loop ends, with `core.loop`.
+_FINITE = frozenset({"range", "enumerate", "reversed", "sorted", "zip", "list", "tuple", "loop"})
 
 
 def kernel_line(error: BaseException, kernel_file: str) -> tuple[str, int]:
@@ -45,6 +50,46 @@ def _innermost(traceback: TracebackType | None, kernel_file: str) -> tuple[str, 
             source = file, traceback.tb_lineno
         traceback = traceback.tb_next
     return source
+
+
+def is_in_open_loop(kernel: FrameType) -> bool:
+    """Return whether a kernel, or what it calls, is in a loop that may never end; also if its source cannot be read."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no public way to the calling frame
+    is_python = False
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
+            is_python, loops = True, _open_loops(frame.f_code.co_filename)
+            if loops is None or any(begin <= frame.f_lineno <= end for begin, end in loops):
+                return True
+        frame = None if frame is kernel else frame.f_back
+    return not is_python
+
+
+@lru_cache(maxsize=64)
+def _open_loops(file: str) -> list[tuple[int, int]] | None:
+    """Return the first and the last line of every loop of a file that may never end; None if it cannot be read."""
+    text = "".join(linecache.getlines(file))
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    return (
+        None
+        if not text
+        else [
+            (node.lineno, node.end_lineno or 0)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.stmt) and _is_open(node)
+        ]
+    )
+
+
+def _is_open(node: ast.stmt) -> bool:
+    """Return whether a statement is a `while` loop, or one over what a call returns, other than a range or the like."""
+    if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Call)):
+        return isinstance(node, ast.While | ast.AsyncFor)
+    called = node.iter.func
+    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) not in _FINITE
 
 
 def hide_internals(error: BaseException) -> None:

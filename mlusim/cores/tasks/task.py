@@ -22,7 +22,7 @@ from mlusim.cores.tasks.kernel_errors import (
     returned_value,
     too_many_operations,
 )
-from mlusim.cores.tasks.source_line import kernel_line
+from mlusim.cores.tasks.source_line import is_in_open_loop, kernel_line
 from mlusim.cores.tasks.unawaited import forgotten, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import AwaitError, KernelError
@@ -122,6 +122,10 @@ class Task:
         if self.unit.is_memory_core:
             return f"{who} cluster {self.unit.cluster.index}"
         return f"{who} (cluster {self.unit.cluster.index}, {self.unit.name})"
+
+    def is_in_open_loop(self) -> bool:
+        """Return whether the kernel, which is running, is in a loop that may never end, such as `while`."""
+        return self._frame is None or is_in_open_loop(self._frame)
 
     def start(
         self,

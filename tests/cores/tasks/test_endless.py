@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -160,3 +162,32 @@ def test_verify_refuses_a_run_that_does_the_same_again_and_again():
         goes_over_its_input, np.zeros(256, np.int32), out, partial=("out",), **(options | {"dim": 1})
     )
     assert all(finding.kind != "endless" for finding in report.findings)
+
+
+async def repeats_in_nram(core, x, out, steps):
+    """Newton's iteration: the operands are always the same."""
+    if core.is_memory_core:
+        return
+    value = core.nram.alloc(x.shape[1], x.dtype)
+    await core.memcpy(value, x[core.task_id])
+    for _ in range(steps):
+        core.mul(value, value, 0.5)
+        core.add(value, value, 1.0)
+    await core.memcpy(out[core.task_id], value)
+
+
+async def repeats_without_end(core, x, out, steps):
+    if core.is_memory_core:
+        return
+    value = core.nram.alloc(x.shape[1], x.dtype)
+    await core.memcpy(value, x[core.task_id])
+    for _ in itertools.count():
+        core.mul(value, value, 0.5)
+        core.add(value, value, 1.0)
+
+
+@pytest.mark.parametrize(("kernel", "kinds"), [(repeats_in_nram, []), (repeats_without_end, ["endless"])])
+def test_verify_allows_a_loop_over_a_range_to_repeat_itself(kernel, kinds):
+    x = np.zeros((4, 64), np.float32)
+    report = mlusim.verify(kernel, x, mlusim.Output.like(x), LIMIT // 4, dim=4, max_operations=LIMIT)
+    assert [finding.kind for finding in report.errors] == kinds
