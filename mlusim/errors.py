@@ -165,7 +165,7 @@ def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0
         # Of equally similar names, one that continues the word comes first: `add` before `pad` for `ad`.
         return -SequenceMatcher(None, name, word).ratio(), not name.startswith(word)
 
-    near = sorted(get_close_matches(word, list(names), n=most + 4, cutoff=cutoff), key=distance)[:most]
+    near = sorted(get_close_matches(word, dict.fromkeys(names), n=most + 4, cutoff=cutoff), key=distance)[:most]
     return f"did you mean {' or '.join(near)}? " if near else ""
 
 

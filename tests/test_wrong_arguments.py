@@ -88,6 +88,11 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
         (lambda: split.union1_launch(BOARD, -1), r"^union1_launch: units=-1: pass an integer of at least 0$"),
         (lambda: split.run_lengths(7, 0), r"^runs: tasks=0: pass an integer of at least 1$"),
         (lambda: split.in_turn([1.5], 2), r"^in_turn: sizes=\[1\.5\]: pass the size of each item, a list of integers$"),
+        (
+            lambda: split.boxes("a", [0]),
+            r"^boxes: cuts='a': an item is a pair of starts and stops, such as cut\(extent, ",
+        ),
+        (lambda: split.boxes([3], [0]), r"^boxes: cuts=\[3\]: an item is a pair of starts and stops"),
         (lambda: split.boxes(3, [0]), r"^boxes: cuts=3: pass a list with an item for each axis$"),
         (lambda: plan_of(tier="a"), r"^the tier of the plan='a': pass an integer of at least 1$"),
         (lambda: plan_of(reason=None), r"^the reason of the plan=None is not text$"),

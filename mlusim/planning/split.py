@@ -55,6 +55,7 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
     differ by more than the largest item.
     """
     as_count("in_turn: tasks", tasks)
+    _check_parts(f"in_turn: tasks={tasks}", 0, tasks)
     items = as_array("in_turn: sizes", sizes)
     if items.ndim != 1 or (len(items) and items.dtype.kind not in "iu"):
         raise InputError(f"in_turn: sizes={shown(sizes)}: pass the size of each item, a list of integers")
@@ -65,7 +66,9 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
 
 def in_runs(count: int, tasks: int) -> Integers:
     """Divide `count` items into one contiguous run per task, as evenly as possible; return the task of each item."""
-    return np.repeat(np.arange(as_count("in_runs: tasks", tasks)), run_lengths(count, tasks))
+    as_count("in_runs: tasks", tasks)
+    lengths = run_lengths(count, tasks)  # checks that arrays of this length can be made
+    return np.repeat(np.arange(tasks), lengths)
 
 
 def run_lengths(count: int, tasks: int) -> Integers:
@@ -82,6 +85,7 @@ def cut(extent: int, size: int) -> Cuts:
     as_count("cut: extent", extent, least=0)
     as_count("cut: size", size)
     _check_parts(f"cut: extent={extent}, size={size}", extent, ceil_div(extent, size))
+    size = min(size, max(extent, 1))
     starts = np.arange(0, extent, size, dtype=np.int64)
     return starts, np.minimum(starts + size, extent)
 
@@ -111,6 +115,8 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
     for name, value in (("cuts", cuts), ("order", order)):
         if not isinstance(value, Sequence | np.ndarray):
             raise InputError(f"boxes: {name}={shown(value)}: pass a list with an item for each axis")
+    if not all(isinstance(part, Sequence | np.ndarray) and len(part) == 2 for part in cuts):
+        raise InputError(f"boxes: cuts={shown(cuts)}: an item is a pair of starts and stops, such as cut(extent, size)")
     if sorted(order) != list(range(len(cuts))):
         raise InputError(f"boxes: order={shown(list(order))} for the cuts of {len(cuts)} axes: name each axis once")
     parts = [len(cuts[axis][0]) for axis in order]

@@ -115,9 +115,16 @@ def test_arguments_that_no_split_has(call: Callable[[], object], message: str) -
         (lambda: cut(10**30, 2), f"cut: extent={10**30}, size=2"),
         (lambda: cut(10**30, 10**29), f"cut: extent={10**30}, size={10**29}"),
         (lambda: cut_evenly(4, 10**30), f"cut_evenly: extent=4, parts={10**30}"),
+        (lambda: in_runs(4, 10**30), f"runs: count=4, tasks={10**30}"),
+        (lambda: in_turn(np.ones(2, int), 10**30), f"in_turn: tasks={10**30}"),
         (lambda: in_runs(10**30, 4), f"runs: count={10**30}, tasks=4"),
     ],
 )
 def test_more_parts_than_can_be_listed_are_refused(call: Callable[[], object], given: str) -> None:
     with pytest.raises(InputError, match=rf"^{given}: at most 2147483647 parts, .*; use a smaller extent$"):
         call()
+
+
+def test_a_part_larger_than_the_extent_is_the_whole_extent() -> None:
+    assert [part.tolist() for part in cut(5, 10**30)] == [[0], [5]]
+    assert [part.tolist() for part in cut(0, 10**30)] == [[], []]
