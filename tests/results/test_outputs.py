@@ -47,7 +47,7 @@ def test_a_verified_run_has_its_outputs():
     ("name", "message"),
     [
         ("time", r"^a result has no 'time': did you mean time_us or time_ps\? help\(mlusim\.Result\) lists all$"),
-        ("metric", r"^a result has no 'metric': did you mean metrics\\? help"),
+        ("parameters", r"^a result has no 'parameters': did you mean metrics\? help"),  # named once
         ("out", r"^a result has no 'out': did you mean output or outputs\?"),
         ("zzz", r"^a result has no 'zzz': help\(mlusim\.Result\) lists all$"),
     ],
