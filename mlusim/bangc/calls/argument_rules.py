@@ -18,11 +18,17 @@ _OF_NUMBERS = ("_scalar", "_const")
 _OF_EITHER = frozenset(
     f"__bang_{name}" for name in ("div", "rem", "maximum", "fusion", "fcmpfilter", "sll", "srl", "sra")
 )
+# Copies: the names of their first arguments; strides and numbers of segments follow.
+_COPIES = dict.fromkeys(("__memcpy", "__memcpy_async"), ("dst", "src", "size", "dir"))
+_COPIES["__bang_move"] = _COPIES["__memcpy"][:3]
 Rule = tuple[str, str]
 
 
 def argument_rules(name: str, signatures: Sequence[CSignature], count: int) -> list[Rule]:
     """Return the rules for calls of an intrinsic with that many arguments: what all its argument lists require."""
+    if name in _COPIES:
+        names = [*_COPIES[name], *("a stride or a number of segments" for _ in range(count))][:count]
+        return [_kind(name, names, position, is_pointer=position < 2) for position in range(count)]
     fitting = [signature for signature in signatures if signature.fewest <= count <= len(signature.arguments)]
     # A call with strides has the arguments of one without, then the strides.
     fitting = fitting or [signature for signature in signatures[:1] if len(signature.arguments) < count]
@@ -32,15 +38,12 @@ def argument_rules(name: str, signatures: Sequence[CSignature], count: int) -> l
 
 def _rules(name: str, signature: CSignature, count: int) -> Iterator[Rule]:
     arguments = signature.arguments[:count]
-    listed = f"; the arguments are ({', '.join(argument.name for argument in arguments)})"
+    names = [argument.name for argument in arguments]
     for position, argument in enumerate(arguments):
-        what, kind = f"{name}: argument {position + 1}, {argument.name}, is ", f"A{position}"
         if argument.number:
-            yield from _vector_or_number(name, signature, position, what)
-        elif argument.shape is None:
-            yield f"!::mlusim::is_pointer<{kind}>()", f"{what}a number, and a pointer was passed{listed}"
+            yield from _vector_or_number(name, signature, position)
         else:
-            yield f"!::mlusim::is_float<{kind}>()", f"{what}a pointer, and a number was passed{listed}"
+            yield _kind(name, names, position, is_pointer=argument.shape is not None)
     pointers = {argument.name: f"A{position}" for position, argument in enumerate(arguments) if argument.shape}
     cast = conversion(name)
     if cast is None:
@@ -56,7 +59,14 @@ def _rules(name: str, signature: CSignature, count: int) -> Iterator[Rule]:
         yield accepted, f"{name}: {pointer} must point to {wanted.name}; {remedy}"
 
 
-def _vector_or_number(name: str, signature: CSignature, position: int, what: str) -> Iterator[Rule]:
+def _kind(name: str, names: Sequence[str], position: int, *, is_pointer: bool) -> Rule:
+    """Return the rule for an argument that is a pointer, where an integer may be null or an address; or a number."""
+    kind, wanted, passed = ("is_float", "pointer", "number") if is_pointer else ("is_pointer", "number", "pointer")
+    what = f"{name}: argument {position + 1}, {names[position]}, is a {wanted}, and a {passed} was passed"
+    return f"!::mlusim::{kind}<A{position}>()", f"{what}; the arguments are ({', '.join(names)})"
+
+
+def _vector_or_number(name: str, signature: CSignature, position: int) -> Iterator[Rule]:
     """Yield the rule for a source that is a vector or a number: the name says which (B)."""
     if name.startswith("__cn_vector_") or name in _OF_EITHER:
         return
@@ -66,7 +76,8 @@ def _vector_or_number(name: str, signature: CSignature, position: int, what: str
     taken, passed = ("a number", "a vector") if takes_number else ("a vector", "a number")
     remedy = f"call {others[-1]}" if others else "pass a number" if takes_number else "fill an array with it"
     condition = f"{'!' if takes_number else ''}::mlusim::is_pointer<A{position}>()"
-    yield condition, f"{what}{taken}, and {passed} was passed; {remedy}"
+    what = f"{name}: argument {position + 1}, {signature.arguments[position].name}, is"
+    yield condition, f"{what} {taken}, and {passed} was passed; {remedy}"
 
 
 def _matches(name: str, signature: CSignature, pointers: dict[str, str]) -> Iterator[Rule]:

@@ -164,6 +164,12 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
             "__bang_maskmove(a, b, h, 64)",
             "__bang_maskmove: src and mask must point to elements of the same width; ",
         ),
+        (
+            "__memcpy(a, b, a, NRAM2NRAM)",
+            r"__memcpy: argument 3, size, is a number, and a pointer was .* \(dst, src, size, dir\)",
+        ),
+        ("__memcpy_async(a, 1.0f, 4, NRAM2NRAM)", "__memcpy_async: argument 2, src, is a pointer, and a number was pa"),
+        ("__bang_move(a, 1.0f, 64)", r"__bang_move: argument 2, src, is a pointer, .* \(dst, src, size\)"),
         ("ADDED(a, h)", "__bang_add: dst, src0 and src1 must point to one element type"),
     ],
 )
