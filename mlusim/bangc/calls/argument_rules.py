@@ -19,7 +19,7 @@ _OF_EITHER = frozenset(
     f"__bang_{name}" for name in ("div", "rem", "maximum", "fusion", "fcmpfilter", "sll", "srl", "sra")
 )
 # Copies: the names of their first arguments; strides and numbers of segments follow.
-_COPIES = dict.fromkeys(("__memcpy", "__memcpy_async"), ("dst", "src", "size", "dir"))
+_COPIES: dict[str, tuple[str, ...]] = dict.fromkeys(("__memcpy", "__memcpy_async"), ("dst", "src", "size", "dir"))
 _COPIES["__bang_move"] = _COPIES["__memcpy"][:3]
 Rule = tuple[str, str]
 
