@@ -174,7 +174,7 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
     ],
 )
 @pytest.mark.parametrize("syntax_only", [False, True])
-@pytest.mark.parametrize("compiler", ["g++", pytest.param("ziglang", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("ziglang", marks=pytest.mark.slow)], indirect=True)
 def test_arguments_of_another_kind_or_type_are_errors_in_code_that_never_runs(
     call: str, message: str, compiler: str, syntax_only: bool, tmp_path: Path
 ) -> None:
