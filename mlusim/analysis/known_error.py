@@ -101,7 +101,8 @@ def known_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Known:
     level, why, neighbours = _neighbours(kind, board, sum(metrics.bus_bytes.values()), cores_at_work(records))
     if level == NOT_MEASURED:
         return Known(kind, level, why, (), (), None, 0, 0)
-    preset = find_preset(board.name)  # a board file with the same values has other sources
+    # A board file with the values of a preset has sources of its own.
+    preset = find_preset(board.name)
     half = math.hypot(half_width(level), _DOUBT * assumed_part(preset, metrics, bound))
     errors = tuple((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us - 1 for row in neighbours)
     factor = math.exp(half)
