@@ -166,8 +166,8 @@ def _wrong_call(owner: str, name: str, complaint: str) -> str:
     call = f"{name}{Signature([parameter.replace(annotation=Parameter.empty) for parameter in parameters])}"
     if lacks := re.fullmatch("missing .*: (.*)", complaint):
         reduces = name.replace("atomic_", "atomic_reduce_")
-        instead = f"; {reduces}(target, operand) does not return the old value" if hasattr(Core, reduces) else ""
-        return f"{call}: missing {lacks[1]}{instead if reduces != name else ''}"
+        remedy = f"; {reduces}(target, operand) does not return the old value"
+        return f"{call}: missing {lacks[1]}{remedy if reduces != name and hasattr(Core, reduces) else ''}"
     if given := re.search(r"but (\d+) ", complaint):
         complaint = f"got {plural(int(given[1]) - 1, 'positional argument')}"
     return f"{call} {complaint}: call it as shown"

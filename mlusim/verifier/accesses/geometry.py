@@ -309,6 +309,7 @@ def group_rows(*columns: Array) -> tuple[Integers, Integers, Integers]:
         row_of[packed[::-1]] = np.arange(len(packed) - 1, -1, -1)
         present = np.flatnonzero(row_of != NONE)
         first = row_of[present]
+        # The table is used again, to save memory.
         group_of = row_of
         group_of[present] = np.arange(len(present))
         numbers = group_of[packed]
