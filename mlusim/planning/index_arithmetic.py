@@ -45,7 +45,7 @@ class IndexArithmetic:
 
     def buffers(self, board: Board, index_itemsize: int) -> dict[str, int]:
         """Return, by name, the bytes per lookup of the buffers that vector instructions need besides the index."""
-        if not (board.has_gather or self.lists(board) or self.binned or self.numbered):
+        if not self._uses_vectors(board):
             return {}
         width = self.width()
         sizes = {"converted": self.columns * width} if index_itemsize != width else {}
@@ -68,10 +68,17 @@ class IndexArithmetic:
             return ()
         return (self.columns * index_itemsize, *self.buffers(board, index_itemsize).values())
 
+    def _uses_vectors(self, board: Board) -> bool:
+        """Return whether vector instructions compute the row numbers."""
+        return board.has_gather or self.lists(board) or self.binned or self.numbered
+
+    def instructions(self, board: Board) -> int:
+        """Return the number of vector instructions that compute the row numbers, or lists, of a tile."""
+        if not self._uses_vectors(board):
+            return 0
+        return 4 * self.columns + 2 * self.narrowed + 2 * self.positional + 2 + 4 * self.lists(board)
+
     def vector_cycles(self, board: Board, lookups: int) -> int:
-        """Return the cycles of the vector instructions that compute the row numbers, or lists, of `lookups` lookups."""
-        instructions = 4 * self.columns + 2 * self.narrowed + 2 * self.positional + 2
-        if self.lists(board):
-            instructions += 4
+        """Return the cycles of these instructions for a tile of `lookups` lookups."""
         beats = ceil_div(lookups * self.width(), board.vector_bytes_per_cycle)
-        return instructions * (board.vector_startup_cycles + beats)
+        return self.instructions(board) * (board.vector_startup_cycles + beats)

@@ -32,7 +32,8 @@ class Candidate(Generic[Split]):
     Attributes:
         strategy: the name of its strategy.
         predicted_ps: its predicted time.
-        tasks, tiles: number of tasks, and of tiles and chunks to handle.
+        tasks: number of tasks.
+        tiles: number of tiles; for a scatter, whose tiles take different numbers of operations, that of operations.
         split: the planner's data for building the plan.
     """
 

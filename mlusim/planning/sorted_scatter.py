@@ -167,8 +167,8 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
         strategy=strategy,
         predicted_ps=sorting_ps(problem, binning, arithmetic) + board.queued_kernel_gap_ps + second_ps,
         tasks=min(board.cores, bins),
-        # Operations: 8 for each chunk, 4 for each region, 3 for each list of updates.
-        tiles=binning.chunks * 8 + tiles * 4 + updates * 3,
+        # Operations besides the address arithmetic: 6 for each chunk, 4 for each region, 3 for each list of updates.
+        tiles=binning.chunks * (6 + arithmetic.instructions(board)) + tiles * 4 + updates * 3,
         split=SortedSplit(
             tier=tier,
             sizes=(tile,),
