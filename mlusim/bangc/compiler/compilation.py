@@ -143,8 +143,14 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
             return kept
         source = made.with_suffix(".cpp")
         source.write_text(contents[number], encoding="utf-8")
-        words = ("-x", compiler.language, "-c", str(source), "-o", str(made))
-        done = toolchain.run([*compiler.command, *_code_options(options), *words])
+        words = ["-x", compiler.language, "-c", str(source), "-o", str(made)]
+        command = [*compiler.command, *_code_options(options)]
+        if compiler.gnu:
+            warned = [word for word in command if word != "-w"]
+            done = toolchain.run([*warned, toolchain.COPIES_OWNERS, *words])
+            command.append("-felide-constructors")
+        if not compiler.gnu or done.returncode or toolchain.COPIES_OWNERS in done.stderr:
+            done = toolchain.run([*command, *words])
         if done.returncode:
             errors[number] = done.stderr
         elif len(paths) > 1:

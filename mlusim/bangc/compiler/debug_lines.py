@@ -53,16 +53,25 @@ class LineTable:
         locations = (unit.find(address) for unit in self._units if unit.contains(address))
         return next((location for location in locations if location is not None), None)
 
-    def calls(self, address: int) -> list[SourceLine]:
-        """Return the call sites of the functions inlined at an address, innermost first."""
+    def _inlined(self, address: int) -> list[tuple[SourceLine, bool]]:
+        """Return the calls of the functions inlined at an address, innermost first, and if each function is written."""
         spans = (span for unit in self._units if unit.contains(address) for span in unit.inlined)
-        return [(file, line) for low, high, file, line in spans if low <= address < high]
+        return [((file, line), written) for low, high, file, line, written in spans if low <= address < high]
 
     def find_in_users_code(self, address: int) -> SourceLine | None:
-        """Return file and line of an address, or of an enclosing call, outside libraries and headers of BANG C."""
-        location = self.find(address)
-        locations = ([location] if location is not None else []) + self.calls(address)
-        return next((location for location in locations if location[0] and not _is_library(location[0])), None)
+        """Return file and line of an address, or of an enclosing call, outside libraries and headers of BANG C.
+
+        Instead of the line of a class, for a copy that the compiler adds to it, that of the call is returned.
+        """
+        inlined = self._inlined(address)
+        locations = [self.find(address), *(location for location, _ in inlined)]
+        written = [*(written for _, written in inlined), True]
+        users = (
+            location
+            for location, is_written in zip(locations, written, strict=True)
+            if is_written and location is not None and location[0] and not _is_library(location[0])
+        )
+        return next(users, None)
 
 
 def _is_library(file: str) -> bool:
@@ -114,8 +123,11 @@ class _Unit:
         return [row[0] for row in self._rows]
 
     @cached_property
-    def inlined(self) -> list[tuple[int, int, str, int]]:
-        """Return the address range [first, last) of each inlined call, with its file and line; the innermost first."""
+    def inlined(self) -> list[tuple[int, int, str, int, bool]]:
+        """Return the address range [first, last) of each inlined call, its place, and if its function is written.
+
+        The innermost comes first.
+        """
         # An entry precedes those nested in it.
         return _inlined(self._unit, self._program[1])[::-1]
 
@@ -130,14 +142,16 @@ class _Unit:
         return None
 
 
-def _inlined(unit: Any, names: dict[int, str]) -> list[tuple[int, int, str, int]]:
+def _inlined(unit: Any, names: dict[int, str]) -> list[tuple[int, int, str, int, bool]]:
     spans = []
     for entry in unit.iter_DIEs():
         attributes = entry.attributes
         if entry.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in attributes:
             continue
         location = names.get(attributes["DW_AT_call_file"].value, ""), attributes["DW_AT_call_line"].value
-        spans += [(low, high, *location) for low, high in _spans(unit, attributes)]
+        function = entry.get_DIE_from_attribute("DW_AT_abstract_origin")
+        written = "DW_AT_artificial" not in function.attributes
+        spans += [(low, high, *location, written) for low, high in _spans(unit, attributes)]
     return spans
 
 

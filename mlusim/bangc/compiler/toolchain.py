@@ -63,7 +63,12 @@ _INSTRUMENTATION_GNU = (
     *("--param", "tsan-instrument-func-entry-exit=0"),
     # A function that ends without its return returns, as with older compilers, instead of running into the next one.
     *("-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"),
+    # Copies of records by value are assignments then. Arguments and results of calls are not instrumented.
+    "-fno-elide-constructors",
 )
+# The warning of g++ at a copy of an object with a destructor but no copy constructor. A file with such copies is
+# compiled with as few of them as by the vendor's compiler, because each frees the object's memory once more.
+COPIES_OWNERS = "-Wdeprecated-copy-dtor"
 _INSTRUMENTATION_CLANG = (
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     # As above.

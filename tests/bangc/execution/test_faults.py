@@ -49,6 +49,12 @@ def module() -> bangc.Module:
         ("null", (None,), AccessError, r"faults\.mlu:14, .*reads 4 B: address 0xc is a null pointer"),
         ("beyond", (), AccessError, r"faults\.mlu:19, .*\[65\] elements of float32 at byte 0 of tile, which has 256 B"),
         ("local", (), AccessError, r"faults\.mlu:25, .*of a local variable .*: instructions take arrays with"),
+        (
+            "constant",
+            (),
+            AccessError,
+            r"faults\.mlu:149, .*of a variable of the file without a memory space: instructions take arrays with",
+        ),
         ("overflow", (), AccessError, r"faults\.mlu:3\d, .*stack overflow: the kernel has a stack of 1 048 576 B"),
         ("large", (7,), AccessError, r"faults\.mlu:\d+, .*stack overflow: the kernel has a stack of 1 048 576 B"),
         ("divide", (0,), KernelError, r"faults\.mlu:46, .*division by zero"),

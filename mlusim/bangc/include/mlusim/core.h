@@ -280,6 +280,11 @@ template <class... P> struct Layout {
         for (size_t k = 0; k < index; ++k) sum += slot(sizes[k]);
         return sum;
     }
+    // A copy on the task's stack, from which records may be copied by accesses that are counted.
+    alignas(16) char bytes[offset(count) + 1];
+    MLUSIM_PLAIN explicit Layout(const char *from) {
+        for (size_t k = 0; k < offset(count); ++k) bytes[k] = from[k];
+    }
 };
 
 template <class... P, size_t... I>
@@ -292,7 +297,8 @@ MLUSIM_PLAIN inline void unpack(void (*function)(P...), char *bytes, std::index_
 
 template <class... P> MLUSIM_PLAIN inline void body(void *function, char *bytes) {
     std::set_terminate(&terminated);
-    unpack(reinterpret_cast<void (*)(P...)>(function), bytes, std::index_sequence_for<P...>{});
+    Layout<typename std::decay<P>::type...> own(bytes);
+    unpack(reinterpret_cast<void (*)(P...)>(function), own.bytes, std::index_sequence_for<P...>{});
 }
 
 // An entry that the host may launch by name. The list is built when the image is loaded.

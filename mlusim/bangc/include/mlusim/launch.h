@@ -37,7 +37,7 @@ MLUSIM_PLAIN inline void call_functor(F *none, char *bytes, std::index_sequence<
 
 template <class F, class... A> MLUSIM_PLAIN inline void functor_body(void *none, char *bytes) {
     std::set_terminate(&terminated);
-    call_functor<F, A...>(static_cast<F *>(none), bytes, std::index_sequence_for<A...>{});
+    call_functor<F, A...>(static_cast<F *>(none), Layout<A...>(bytes).bytes, std::index_sequence_for<A...>{});
 }
 
 template <class R, class... P> struct FunctionLauncher {
