@@ -197,8 +197,8 @@ class CompiledTask:
         if is_of_file or self.on_stack(address):
             whose = "a variable of the file without a memory space" if is_of_file else "a local variable of the task"
             return (
-                f"address {address:#x} is that of {whose}: instructions take arrays with a memory space; declare it with "
-                "__nram__, or another one"
+                f"address {address:#x} is that of {whose}: instructions take arrays with a memory space; declare it "
+                "with __nram__, or another one"
             )
         if passed := self.gdram.passed_from_host(address, self.arguments):
             return (
