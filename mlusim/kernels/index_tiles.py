@@ -23,6 +23,9 @@ from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
+# (extent, step) of each axis.
+_Axes = tuple[tuple[int, int], ...]
+
 
 class IndexTiles:
     """The NRAM of one core for the index tuples of a tile and, from arch 592 on, for the offsets computed from them.
@@ -47,7 +50,7 @@ class IndexTiles:
         }
         # Tiles have few sizes.
         self._workspaces: dict[int, _Workspace] = {}
-        self._table_shapes: dict[str, tuple[Extents, Extents]] = {}
+        self._table_axes: dict[str, _Axes] = {}
 
     async def load(self, index: View) -> View:
         """Load a box of the index; its last axis is the columns.
@@ -162,13 +165,17 @@ class IndexTiles:
         return workspace.spare[:count], rows[:count], count
 
     def _table(self, name: str, shape: Extents, steps: Extents) -> View:
-        """Return a table of sum(coordinate * step) by position; computed once per shape, by doubling."""
+        """Return a table of sum(coordinate * step) by position, computed by doubling.
+
+        A box that is smaller along its first axis uses the front of the table of a larger one.
+        """
         core, table = self._core, self._buffers[name]
-        if self._table_shapes.get(name) != (shape, steps):
-            self._table_shapes[name] = (shape, steps)
+        axes = tuple((extent, step) for extent, step in zip(shape, steps, strict=True) if extent > 1)
+        if name not in self._table_axes or not _is_front(axes, self._table_axes[name]):
+            self._table_axes[name] = axes
             core.fill(table[:1], 0)
             inner = 1
-            for extent, step in zip(reversed(shape), reversed(steps), strict=True):
+            for extent, step in reversed(axes):
                 filled = 1
                 while filled < extent:
                     step_count = min(filled, extent - filled)
@@ -180,6 +187,15 @@ class IndexTiles:
                     filled += step_count
                 inner *= extent
         return table[: math.prod(shape)]
+
+
+def _is_front(axes: _Axes, table: _Axes) -> bool:
+    """Return whether a table over `axes` is the front of one over the axes of `table`."""
+    if not axes or len(axes) > len(table):
+        return not axes
+    (extent, step), *inner = axes
+    (limit, same), *others = table[-len(axes) :]
+    return inner == others and step == same and extent <= limit
 
 
 class _Workspace(NamedTuple):
