@@ -5,6 +5,7 @@ A rule is a condition in C++ on the types `A0`, `A1`, ... of the arguments, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from mlusim.bangc.calls.type_codes import code_of_dtype
@@ -18,22 +19,44 @@ _OF_NUMBERS = ("_scalar", "_const")
 _OF_EITHER = frozenset(
     f"__bang_{name}" for name in ("div", "rem", "maximum", "fusion", "fcmpfilter", "sll", "srl", "sra")
 )
-# Copies: the names of their first arguments; strides and numbers of segments follow.
-_COPIES: dict[str, tuple[str, ...]] = dict.fromkeys(("__memcpy", "__memcpy_async"), ("dst", "src", "size", "dir"))
-_COPIES["__bang_move"] = _COPIES["__memcpy"][:3]
+# Intrinsics outside the tables of instructions, as patterns: the names of their first arguments, a pointer with a star,
+# "" for one that may be either; and what the others are.
+_STRIDES = "a stride or a number of segments"
+_LISTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("__memcpy(_async)?", ("*dst", "*src", "size", "dir"), _STRIDES),
+    ("__bang_move", ("*dst", "*src", "size"), _STRIDES),
+    ("__(bang_)?(gather|scatter)(_async)?", ("*dst", "*src", "*offsets", "", ""), _STRIDES),
+    ("__bang_atomic_(reduce_)?cas", ("*dst", "*src1", "", ""), "size"),
+    ("__bang_atomic_(?!reduce_).*", ("*dst", "*src1", ""), "size"),
+    ("__bang_atomic_reduce_.*", ("*dst", ""), _STRIDES),
+    ("__(gdram|sram|ldram)set|__nramset_async", ("*dst", "elem_count", "value"), _STRIDES),
+)
 Rule = tuple[str, str]
 
 
 def argument_rules(name: str, signatures: Sequence[CSignature], count: int) -> list[Rule]:
     """Return the rules for calls of an intrinsic with that many arguments: what all its argument lists require."""
-    if name in _COPIES:
-        names = [*_COPIES[name], *("a stride or a number of segments" for _ in range(count))][:count]
-        return [_kind(name, names, position, is_pointer=position < 2) for position in range(count)]
+    for pattern, first, others in _LISTS:
+        if re.fullmatch(pattern, name):
+            return list(_of_list(name, [*first, *[others] * count][:count]))
     fitting = [signature for signature in signatures if signature.fewest <= count <= len(signature.arguments)]
     # A call with strides has the arguments of one without, then the strides.
     fitting = fitting or [signature for signature in signatures[:1] if len(signature.arguments) < count]
     rules = [dict.fromkeys(_rules(name, signature, count)) for signature in fitting]
     return [rule for rule in rules[0] if all(rule in other for other in rules)] if rules else []
+
+
+def _of_list(name: str, arguments: Sequence[str]) -> Iterator[Rule]:
+    names = [argument.lstrip("*") or "a pointer or a number" for argument in arguments]
+    for position, argument in enumerate(arguments):
+        if argument:
+            yield _kind(name, names, position, is_pointer=argument.startswith("*"))
+    if "_atomic_" in name:
+        elements = ", ".join(f"::mlusim::element<A{position}>()" for position in range(min(len(arguments), 4)))
+        yield (
+            f"::mlusim::agree({{{elements}}})",
+            f"{name}: its pointers must have one element type; cast one to the type of its values",
+        )
 
 
 def _rules(name: str, signature: CSignature, count: int) -> Iterator[Rule]:

@@ -266,9 +266,7 @@ def _pool(name: str, summary: str, compute: Callable[..., Any], **more: Any) -> 
         "geometry": _forward,
         "marks": _extreme(np.argmax),
         "types": NUMBERS,
-        # The header requires them to be disjoint; kernels of the vendor write a sum to the last pixel of its own
-        # window.
-        "overlap": Overlap.PIXEL,
+        "overlap": Overlap.APART,
     }
     return Instruction(
         name=name,
@@ -300,6 +298,7 @@ _PAIRED: dict[str, Any] = {
     "defaults": _DEFAULTS | dict.fromkeys(_DILATION, 1),
     "geometry": _pair_fits,
     "marks": _pair_marks,
+    "overlap": Overlap.SAME,
     "selects": True,
     "writes_some": True,
     "since": SERIES_3XX,
@@ -312,7 +311,8 @@ _GRADIENT: dict[str, Any] = _BACKWARD | {
 }
 
 POOLS: list[Instruction] = [
-    _pool("sumpool", "dst = the sum of each window of src", _sumpool),
+    # The header requires pools to be disjoint. Kernels of the vendor write a sum to a pixel of its own window.
+    _pool("sumpool", "dst = the sum of each window of src", _sumpool, overlap=Overlap.PIXEL),
     _pool("avgpool", "dst = the mean of each window of src", _avgpool, types=FLOATS),
     _pool(
         "maxpool", "dst = the largest number of each window of src, NaN only if it has no number", _extreme(_largest)

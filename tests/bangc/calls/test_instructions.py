@@ -170,6 +170,18 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
         ),
         ("__memcpy_async(a, 1.0f, 4, NRAM2NRAM)", "__memcpy_async: argument 2, src, is a pointer, and a number was pa"),
         ("__bang_move(a, 1.0f, 64)", r"__bang_move: argument 2, src, is a pointer, .* \(dst, src, size\)"),
+        (
+            "__bang_atomic_add(a, h, 1)",
+            r"__bang_atomic_add: its pointers must have one element type; cast .* passes \(float\*, half\*, int\)",
+        ),
+        ("__bang_atomic_cas(a, b, h, 1)", "__bang_atomic_cas: its pointers must have one element type; "),
+        ("__bang_atomic_reduce_add(a, h, 4)", "__bang_atomic_reduce_add: its pointers must have one element type; "),
+        (
+            "__bang_atomic_max(a, b, 1, a)",
+            "__bang_atomic_max: argument 4, size, is a number, and a pointer was passed; ",
+        ),
+        ("__gather(a, b, 1.0f, 64, NRAM2NRAM, 64, 4)", "__gather: argument 3, offsets, is a pointer, and a number "),
+        ("__gdramset(a, b, 0)", "__gdramset: argument 2, elem_count, is a number, and a pointer was passed; "),
         ("ADDED(a, h)", "__bang_add: dst, src0 and src1 must point to one element type"),
     ],
 )
@@ -202,15 +214,24 @@ def test_a_rule_of_arguments_is_stated_at_the_line_of_a_template(tmp_path: Path)
         bangc.compile(file)
 
 
-def test_a_result_in_place_that_the_header_forbids_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("__bang_floor(a, a, 64)", "floor"),
+        ("__bang_maxpool(a, a, 64, 1, 4, 1, 4)", "maxpool"),
+        ("__bang_avgpool(a, a, 64, 1, 4, 1, 4)", "avgpool"),
+        ("__bang_minpool_index((unsigned *)a, a, 64, 1, 4, 1, 4, 1, 1)", "minpool_index"),
+    ],
+)
+def test_a_result_in_place_that_the_header_forbids_is_an_error(call: str, name: str, tmp_path: Path) -> None:
     file = tmp_path / "typed.mlu"
     file.write_text(
-        "#include <bang.h>\n__mlu_entry__ void k(float *x) {\n  __nram__ float a[64];\n  if (__is_mpu()) return;\n"
-        "  __bang_floor(a, a, 64);\n}\n"
+        "#include <bang.h>\n__mlu_entry__ void k(float *x) {\n  __nram__ float a[256];\n  if (__is_mpu()) return;\n"
+        f"  {call};\n}}\n"
     )
     device = Device()
     device.launch(bangc.compile(file)["k"], device.alloc(64, "float32"), dim=1, kind="BLOCK")
-    with pytest.raises(OperandError, match=r"typed\.mlu:5, at .*: floor of .*: they overlap"):
+    with pytest.raises(OperandError, match=rf"typed\.mlu:5, at .*: {name} of .*: they overlap"):
         device.synchronize()
 
 
