@@ -43,11 +43,12 @@ def _wrap_down(old: Array, limit: Array) -> Array:
     return np.where((old == 0) | (old > limit), limit, old - 1)
 
 
-# The new value of an element, from its old value and the operand.
+# The new value of an element, from its old value and the operand, by the formulas of the vendor's header: the operand
+# replaces NaN, because a comparison with NaN is false.
 ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
-    "max": np.maximum,
-    "min": np.minimum,
+    "max": lambda old, operand: np.where(old > operand, old, operand),
+    "min": lambda old, operand: np.where(old < operand, old, operand),
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,

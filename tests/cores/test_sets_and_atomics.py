@@ -52,6 +52,27 @@ def test_atomics(run: Any, operation: str, fetches: bool) -> None:
     device.verify().check()
 
 
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+@pytest.mark.parametrize(("operation", "is_kept"), [("max", np.greater), ("min", np.less)])
+def test_the_largest_and_smallest_of_special_numbers_follow_the_header(
+    run: Any, operation: str, is_kept: Any, kind: str
+) -> None:
+    """The new value is `old > operand ? old : operand`: NaN in memory is replaced."""
+    special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], kind)
+    start, values = np.repeat(special, 6), np.tile(special, 6)
+    device = Device("mlu370-x4")
+    target, operand = device.upload(start, writable=True), device.upload(values)
+
+    async def kernel(core: Core, target: View, operand: View) -> None:
+        tile = core.nram.alloc(36, kind)
+        await core.memcpy(tile, operand)
+        await getattr(core, f"atomic_reduce_{operation}")(target, tile)
+
+    run(kernel, target, operand, device=device)
+    expected = np.where(is_kept(start, values), start, values)
+    assert device.download(target).tobytes() == expected.tobytes()
+
+
 def test_compare_and_swap(run: Any) -> None:
     device = Device("mlu370-x4")
     target, out = device.upload(np.array([4, 5, 4], np.int32), writable=True), device.alloc(3, "int32")

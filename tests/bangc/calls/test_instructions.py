@@ -202,6 +202,18 @@ def test_arguments_of_another_kind_or_type_are_errors_in_code_that_never_runs(
     assert str(raised.value).endswith(f"    6 |   if (n < 0) {call};")
 
 
+def test_the_forms_of_atomics_in_the_header_compile(tmp_path: Path) -> None:
+    file = tmp_path / "atomics.mlu"
+    values = ("v", "v, 4", "x, 4")
+    calls = [f"__bang_atomic_{name}(x, g, {value})" for name in ("add", "max", "exch", "inc") for value in values]
+    calls += [f"__bang_atomic_reduce_{name}(g, {value})" for name in ("add", "min", "dec") for value in values]
+    calls += ["__bang_atomic_cas(x, g, v, v)", "__bang_atomic_reduce_cas(g, v, v)"]
+    calls += ["__bang_atomic_reduce_add(g, x, 4, 1, 0, 16, 16, 16, 16)", "__bang_atomic_add(&v, g, 1)"]
+    body = "".join(f"  {call};\n" for call in calls)
+    file.write_text(f"#include <bang.h>\n__mlu_entry__ void k(int *g, int v) {{\n  __nram__ int x[64];\n{body}}}\n")
+    bangc.compile(file, syntax_only=True)
+
+
 def test_a_rule_of_arguments_is_stated_at_the_line_of_a_template(tmp_path: Path) -> None:
     file = tmp_path / "typed.mlu"
     file.write_text(
