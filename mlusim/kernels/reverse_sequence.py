@@ -11,6 +11,7 @@ charged to the scalar pipe.
 from __future__ import annotations
 
 import math
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mlusim.kernels.boxes import boxed, front
@@ -123,11 +124,12 @@ class Lengths:
     async def _load(self, first: int, last: int) -> None:
         """Load the lengths of entries [first, last) that are not loaded yet: one scalar load each."""
         coordinates = {self._layout.batch_of(entry) for entry in range(first, min(last, first + self._layout.period))}
-        missing = coordinates - self._loaded.keys()
-        if missing:
-            start, stop = min(missing), max(missing) + 1
-            values = await self._core.load_array(self._lengths[start:stop])
-            for coordinate, value in enumerate(values.tolist(), start):
+        missing = sorted(coordinates - self._loaded.keys())
+        # Entries that begin in one row of the batch and end in the next have two runs of coordinates.
+        for _, numbered in groupby(enumerate(missing), lambda item: item[1] - item[0]):
+            run = [coordinate for _, coordinate in numbered]
+            values = await self._core.load_array(self._lengths[run[0] : run[-1] + 1])
+            for coordinate, value in zip(run, values.tolist(), strict=True):
                 self._loaded[coordinate] = min(max(value, 0), self._layout.rows)
 
     def of(self, entry: int) -> int:

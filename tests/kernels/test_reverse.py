@@ -166,6 +166,16 @@ class TestReverseSequence:
         assert len(result.plan.tiles) > 3
         assert result.bytes_requested["scalar GDRAM load"] == 8 * 3
 
+    @pytest.mark.parametrize("strategy", ["strided", "staged"])
+    def test_a_task_loads_the_lengths_of_its_entries_alone(self, strategy):
+        """The tiles of 40 cores end in the middle of a batch, whose lengths then have two runs for a tile."""
+        x, lengths = np.zeros((8, 16, 512), np.float16), np.arange(512) % 9
+        result = ops.reverse_sequence(x, lengths, 0, 2, device="mlu585", strategy=strategy, data=False)
+        coordinates = [set() for _ in range(result.plan.tasks)]
+        for tile in result.plan.tiles:
+            coordinates[tile.task] |= {entry % 512 for entry in range(tile.start[2], tile.stop[2])}
+        assert result.bytes_requested["scalar GDRAM load"] == 8 * sum(map(len, coordinates))
+
     @pytest.mark.parametrize(
         ("shape", "axes", "tier"), [((64, 4, 4), (1, 0), 1), ((2, 500, 8), (1, 0), 2), ((2, 3, 2000), (1, 0), 3)]
     )
