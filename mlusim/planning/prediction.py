@@ -175,7 +175,10 @@ def _predict_queued_ps(grid: Grid, tile: TileCost) -> int:
     first_ps = grid.at_once_ps(load) + within_ps + grid.at_once_ps(store) + issue_ps - store.own_ps
     copying_ps = grid.out_of_step_ps(copied.transfer_ps, copied)
     next_ps = max(copying_ps, issue_ps + tile.scalar_ps)
-    return grid.launch_ps(first_ps, next_ps, grid.streamed_ps(copied) + load.own_ps + within_ps)
+    # Every load of the first tiles ends at about the same time, and the stores contend again.
+    in_step_ps = grid.in_step_ps(load) + within_ps + grid.in_step_ps(store) + issue_ps - store.own_ps
+    in_step_ps += (grid.most_tiles - 1) * next_ps
+    return grid.launch_ps(first_ps, next_ps, max(in_step_ps, grid.streamed_ps(copied) + load.own_ps + within_ps))
 
 
 def _issue_ps(board: Board) -> int:

@@ -16,7 +16,7 @@ from mlusim.arrays import Integers
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.view import View
-from mlusim.planning.cost import load_cost, move_ps, store_cost, vector_ps
+from mlusim.planning.cost import Cost, load_cost, move_ps, store_cost, vector_ps
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
@@ -292,21 +292,22 @@ def _on_outer_axis(cut: Cut, extents: Sequence[int]) -> Cut:
 def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
     """Return the cost of one tile.
 
-    Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. Strided: the part of
-    an entry in a tile is one load, or two if the reversed rows end within it. Staged: a tile of whole entries is one
-    load and one move; each entry with more than one row to reverse adds a move or a mirror.
+    Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. The task with the
+    most of them ends last, so its share counts, except for the DRAM. Strided: the part of an entry in a tile is one
+    load, or two if the reversed rows end within it. Staged: a tile of whole entries is one load and one move; each
+    entry with more than one row to reverse adds a move or a mirror.
     """
     sizes = (cut.size, layout.rows, layout.row_elements), (1, cut.size, layout.row_elements), (1, 1, cut.size)
     entries, rows, row = sizes[cut.pivot - 1]
     nbytes = cut.elements * itemsize
     # Tasks handle runs of tiles, and load a length shared by several of their entries or tiles only once.
     tiles_per_task = ceil_div(cut.tiles, cut.tasks)
-    run = (
-        entries * tiles_per_task
-        if cut.pivot == 1
-        else ceil_div(tiles_per_task, cut.tiles // (layout.outer * layout.entries))
-    )
-    lengths_ps = min(ceil_div(run, layout.repeat), layout.batch) * board.scalar_gdram_latency_ps // tiles_per_task
+    tiles_per_entry = 1 if cut.pivot == 1 else cut.tiles // (layout.outer * layout.entries)
+    run = entries * tiles_per_task if cut.pivot == 1 else ceil_div(tiles_per_task, tiles_per_entry)
+    lengths = min(ceil_div(run, layout.repeat), layout.batch)
+    lengths_ps = lengths * board.scalar_gdram_latency_ps // tiles_per_task
+    tasks_per_entry = max(tiles_per_entry / tiles_per_task, 1.0) if cut.pivot == 2 else 1.0
+    most = _largest_reversed_share(lengths, min(layout.batch // lengths, cut.tasks), tasks_per_entry)
     tile_copy = _copy_loops(layout, entries, rows, row, itemsize)
     store = store_cost(board, *tile_copy)
     loads = entries * (1 + (rows - 1) / (layout.rows + 1))
@@ -317,20 +318,39 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
         moving_ps = move_ps(board, nbytes)
         mirroring_ps = 0
         if layout.rows > 1 and _is_mirrored(board, layout):
-            mirroring_ps = reversals * vector_ps(board, nbytes // 2 // reversals)
+            mirroring_ps = reversals * vector_ps(board, round(nbytes * most) // reversals)
         elif layout.rows > 1:
-            moving_ps += move_ps(board, row * itemsize, entries * rows // 2, moves=reversals)
+            moving_ps += move_ps(board, row * itemsize, round(entries * rows * most), moves=reversals)
         part = tile_copy if cut.pivot == 1 else _copy_loops(layout, entries, math.ceil(rows / copies), row, itemsize)
         load = load_cost(board, *part, copies=copies)
         return TileCost(load=load, store=store, compute_ps=mirroring_ps, move_ps=moving_ps, scalar_ps=lengths_ps)
-    # Half of the loads are of reversed rows, half of the others, with equally many rows in each.
+    # All loads have equally many rows, reversed or others.
     part_rows = math.ceil(rows * entries / loads)
     segment, loops = _copy_loops(layout, 1, part_rows, row, itemsize)
     stride = layout.row_elements * itemsize * (layout.entries if layout.sequence_first else 1)
     backwards = ((part_rows, -stride),) if part_rows > 1 else ()
-    load = load_cost(board, row * itemsize, backwards, copies=loads / 2)
-    load += load_cost(board, segment, loops, copies=loads / 2, behind=True)
-    return TileCost(load=load, store=store, scalar_ps=lengths_ps)
+
+    def load_of(share: float) -> Cost:
+        """Return the cost of the loads of a tile, of which a share is reversed."""
+        reversed_rows = load_cost(board, row * itemsize, backwards, copies=loads * share)
+        return reversed_rows + load_cost(board, segment, loops, copies=loads * (1 - share), behind=True)
+
+    return TileCost(load=load_of(most).with_dram_of(load_of(0.5)), store=store, scalar_ps=lengths_ps)
+
+
+def _largest_reversed_share(lengths: int, tasks: int, tasks_per_entry: float) -> float:
+    """Return the expected share of reversed rows in the task with the largest.
+
+    The longest of n evenly distributed lengths is n / (n + 1) of S on average. The first of several tasks of an entry
+    has only its first rows. The mean of several lengths varies less, by the root of their number.
+
+    Args:
+        lengths: lengths that a task reads.
+        tasks: tasks that read different lengths.
+        tasks_per_entry: tasks among which the rows of an entry are divided.
+    """
+    largest = 1 - tasks_per_entry**-tasks / (tasks + 1)
+    return 0.5 + (largest - 0.5) / math.sqrt(lengths)
 
 
 def _copy_loops(

@@ -14,6 +14,7 @@ from mlusim.hardware import board
 from mlusim.planning.cost import Cost, load_cost, store_cost
 from mlusim.planning.gather import _slab_loads
 from mlusim.planning.prediction import Grid, predict_serial_ps
+from mlusim.planning.reverse_sequence import _largest_reversed_share
 from mlusim.planning.split import in_runs
 
 X4 = board("mlu370-x4")
@@ -88,3 +89,27 @@ def test_predictions_are_near_simulations(device):
     )
     for result in results:
         assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.15)
+
+
+@pytest.mark.parametrize("tasks_per_entry", [1, 2, 3])
+@pytest.mark.parametrize("tasks", [1, 2, 7, 32])
+def test_the_largest_reversed_share_is_that_of_random_lengths(tasks, tasks_per_entry):
+    lengths = np.random.default_rng(0).random((20_000, tasks))
+    # The first task of an entry reverses its first rows.
+    largest = np.minimum(lengths * tasks_per_entry, 1).max(axis=1).mean()
+    assert _largest_reversed_share(1, tasks, tasks_per_entry) == pytest.approx(largest, abs=0.005)
+
+
+@pytest.mark.parametrize("lengths", [2, 5, 16])
+@pytest.mark.parametrize("tasks", [1, 2, 7, 32])
+def test_the_largest_reversed_share_of_several_lengths_is_near_that_of_random_ones(tasks, lengths):
+    means = np.random.default_rng(0).random((4000, tasks, lengths)).mean(axis=2)
+    assert _largest_reversed_share(lengths, tasks, 1) == pytest.approx(means.max(axis=1).mean(), abs=0.06)
+
+
+@pytest.mark.parametrize("device", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
+@pytest.mark.parametrize("strategy", ["strided", "staged"])
+def test_a_reverse_sequence_ends_with_the_task_of_the_longest_sequence(device, strategy):
+    x, lengths = np.zeros((32, 256, 64), np.float16), np.random.default_rng(0).integers(0, 257, 32)
+    result = ops.reverse_sequence(x, lengths, 1, 0, device=device, strategy=strategy, data=False)
+    assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.08)
