@@ -6,6 +6,7 @@ Its tools are commands of the program, each in a separate process, so that no ke
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -167,8 +168,10 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
     words = arguments.get("words") if isinstance(arguments, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
         raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of strings, as on the command line, {_EXAMPLE}")
-    # No words, or a whole command line as one word; a word of diff and explain may be one.
-    if not words or (len(words) == 1 and " --" in words[0] and name in ("check", "run", "tune")):
+    # A whole command line as one word; a word of diff and explain is one anyway.
+    if len(words) == 1 and " --" in words[0] and name in ("check", "run", "tune"):
+        words = _words_of(name, tool, words[0])
+    if not words:
         raise _RequestError(_INVALID_PARAMS, f"words of {name}: one string for each argument and option, {_EXAMPLE}")
     seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
@@ -193,6 +196,19 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
         return _content(f"error: {tool.command} cannot be started with these words: {error}", failed=True)
     # A check that finds errors has succeeded: its findings are the result.
     return _content(done.stdout or done.stderr.strip(), failed=not done.stdout)
+
+
+def _words_of(name: str, tool: Tool, line: str) -> list[str]:
+    """Return the words of a command line, with or without the command itself."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise _RequestError(
+            _INVALID_PARAMS, f"words of {name}, {shown(line)}: {error}; give one string for each argument and option"
+        ) from None
+    for command in ("mlusim", tool.command):
+        words = words[1:] if words[:1] == [command] else words
+    return words
 
 
 def _content(text: str, *, failed: bool) -> dict[str, Any]:

@@ -99,6 +99,15 @@ def test_an_mcp_session_fixes_a_kernel(home):
     assert server.returncode == 0
 
 
+@pytest.mark.parametrize(
+    "line", ["cast --dtype float32 --shape 8,64", "mlusim run cast --dtype float32 --shape '8,64'"]
+)
+def test_the_words_of_a_run_may_be_one_string(line):
+    words = ["cast", "--dtype", "float32", "--shape", "8,64"]
+    one, several = (json.loads(call("run", *given)[0]) for given in ([line], words))
+    assert one["time_ps"] == several["time_ps"] > 0
+
+
 def test_a_tool_error_is_returned_as_its_answer():
     text, failed = call("run", "add.py:add", "--shpe", "3")
     assert failed
@@ -131,9 +140,9 @@ def test_a_tool_error_is_returned_as_its_answer():
             "words of run: one string for each argument and option, such as",
         ),
         (
-            '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": ["a.py:b --json"]}}}',
+            '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": ["a.py:b --d \\"x"]}}}',
             -32602,
-            "words of run: one string for each argument and option, such as",
+            "words of run, 'a.py:b --d \"x': No closing quotation; give one string for each argument and option",
         ),
         (
             (
