@@ -13,6 +13,7 @@ from mlusim.analysis.report_files import write_report
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline_picture import draw_timeline
 from mlusim.explore.compare import compare
+from mlusim.hardware.host_launch import host_launch_us
 from mlusim.hardware.toml_board import to_toml
 from mlusim.planning import split
 from mlusim.validation.report import validate
@@ -80,6 +81,14 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
         (
             lambda: split.buffer_bytes("mlu370-x4"),
             r"^buffer_bytes: board='mlu370-x4' is not a Board: pass mlusim\.board",
+        ),
+        (lambda: BOARD.differing("a"), r"^differing: other='a' is not a Board: pass mlusim\.board\(NAME\)$"),
+        (lambda: host_launch_us([]), r"^board_name=\[\] is not text$"),
+        (lambda: PLAN.parameters_as(3), r"^parameters_as: kind=3 is not a type: pass the class of the parameters"),
+        (lambda: PLAN.parameters_as((int, str)), r"^parameters_as: kind=\(.*\) is not a type: pass the class"),
+        (
+            lambda: mlusim.Device(BOARD).buffers_at("a"),
+            r"^buffers_at: time_ps='a': pass an integer of at least 0$",
         ),
         (lambda: BOARD.cycles_ps("a"), r"^cycles_ps: cycles='a': pass an integer of at least 0$"),
         (lambda: BOARD.cycles_ps(float("nan")), r"^cycles_ps: cycles=nan: pass an integer of at least 0$"),

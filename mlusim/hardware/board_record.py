@@ -265,6 +265,9 @@ class Board:
 
     def differing(self, other: Board) -> list[str]:
         """Return the parameters in which this board and another one differ; the name is none."""
+        from mlusim.inputs import check_is  # as in `cycles_ps`
+
+        check_is("differing: other", other, Board, "pass mlusim.board(NAME)")
         theirs = other.parameters()
         return [name for name, value in self.parameters().items() if name != "name" and value != theirs[name]]
 

@@ -6,6 +6,8 @@ program measures between two notifiers does.
 
 from __future__ import annotations
 
+from mlusim.inputs import as_text
+
 # MLU370: read off two rows of measured.csv, matmul-1core, each one short launch between two notifiers: 27 us of 50 with
 # a Xeon Gold 6330, 48 us of 71 with a Xeon Gold 6230R. MLU590-M9: measured, from the host's call to the kernel's start
 # on an idle queue.
@@ -17,4 +19,5 @@ _ASSUMED_US = 27.0
 
 def host_launch_us(board_name: str, family: str = "") -> float:
     """Return the host's time for a launch on a board, in microseconds."""
+    board_name, family = as_text("board_name", board_name), as_text("family", family)
     return _MEASURED_US.get(board_name, _FAMILY_US.get(family, _ASSUMED_US))

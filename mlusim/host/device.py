@@ -257,6 +257,7 @@ class Device(DeviceMemory):
         For `Result.memory_at`: the device cannot be used afterwards. Errors of kernels before that time end the run
         silently.
         """
+        time_ps = as_count("buffers_at: time_ps", time_ps, least=0)
         environment = self._chip.environment
         self._chip.place_all()
         with contextlib.suppress(EmptySchedule, MlusimError):

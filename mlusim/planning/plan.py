@@ -132,6 +132,7 @@ class Plan:
 
     def parameters_as(self, kind: type[Parameters]) -> Parameters:
         """Return the parameters as the type that a kernel expects. Raises `PlanError` for those of another kernel."""
+        check_is("parameters_as: kind", kind, type, "pass the class of the parameters that the kernel expects")
         if not isinstance(self.parameters, kind):
             raise PlanError(
                 f"a plan of {self.operator} has {type(self.parameters).__name__}, and this kernel needs "
