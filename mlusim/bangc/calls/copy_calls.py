@@ -102,7 +102,9 @@ def _new_form(task: CompiledTask, values: tuple[Any, ...], how: tuple[Any, ...])
     if direction is None:
         named = _DIRECTIONS[number] if 0 <= number < len(_DIRECTIONS) else str(number)
         remedy = "stage the bytes through NRAM" if named in _DIRECTIONS else "write a name, such as GDRAM2NRAM"
-        raise CopyError(f"memcpy in direction {named}: there is no such copy; {remedy}")
+        # The header has LDRAM2LDRAM only with strides.
+        why = "with strides, it is not simulated" if strides and named in _DIRECTIONS else "there is no such copy"
+        raise CopyError(f"memcpy in direction {named}: {why}; {remedy}")
     if size >= _SIGN:
         raise CopyError(
             f"memcpy of {size - 2 * _SIGN} B: a size cannot be negative (unsigned, this is {group_digits(size)}); "

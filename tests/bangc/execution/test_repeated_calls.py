@@ -95,6 +95,10 @@ def test_remedies_name_the_functions_of_bang_c(module: bangc.Module) -> None:
     [
         ("LDRAM2NRAM", r"says LDRAM2NRAM but copies from .* into x \(gdram\).*GDRAM2NRAM; write that, or correct"),
         ("LDRAM2LDRAM", "in direction LDRAM2LDRAM: there is no such copy; stage the bytes through NRAM$"),
+        (
+            "LDRAM2LDRAM, 64, 64, 3",
+            "in direction LDRAM2LDRAM: with strides, it is not simulated; stage the bytes through NRAM$",
+        ),
         ("mluMemcpyDirection_t(77)", "in direction 77: there is no such copy; write a name, such as GDRAM2NRAM$"),
     ],
 )
