@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from mlusim.bangc.calls.host_calls import ADDRESSES
 from mlusim.bangc.calls.type_codes import code_of_dtype
 from mlusim.cores.instructions.c_signatures import CSignature
 from mlusim.cores.instructions.conversion import conversion
@@ -40,6 +41,9 @@ def argument_rules(name: str, signatures: Sequence[CSignature], count: int) -> l
     for pattern, first, others in _LISTS:
         if re.fullmatch(pattern, name):
             return list(_of_list(name, [*first, *[others] * count][:count]))
+    if name in ADDRESSES:
+        text = "is an address, and an object was passed; pass its data() or its address"
+        return [(f"!::std::is_class<A{at}>::value", f"{name}: argument {at + 1} {text}") for at in ADDRESSES[name]]
     fitting = [signature for signature in signatures if signature.fewest <= count <= len(signature.arguments)]
     # A call with strides has the arguments of one without, then the strides.
     fitting = fitting or [signature for signature in signatures[:1] if len(signature.arguments) < count]

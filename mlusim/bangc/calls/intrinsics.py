@@ -317,7 +317,7 @@ def declarations(wanted: Iterable[str]) -> str:
             if takes_handles:
                 template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
             # All ones if the compiler does not know.
-            rooms = (f", uint64_t(__builtin_object_size((const void *)a{k}, 0))" for k in ADDRESSES.get(name, ()))
+            rooms = (f", uint64_t(__builtin_object_size(::mlusim::pointer(a{k}), 0))" for k in ADDRESSES.get(name, ()))
             arguments += "".join(rooms)
             call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
             rules = argument_rules(name, intrinsic.signatures, arity)

@@ -63,13 +63,17 @@ _CONFIGURATION = re.compile(
     r"error: no matching function for call to [\u2018']launcher(?:\(const char ?\[\d+\], (.*)\))?[\u2019'].*"
 )
 _RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[\u2018'](.+?) \(\*\)\(.*")
+# An argument of a launch of a template, counted from 0.
+_ARGUMENT = re.compile(r"[\u2018']mlusim_a#(\d+)[\u2019']")
 # A type and a constant of the vendor's libraries that the headers lack, as their stand-ins appear in a message.
 _FOREIGN_TYPE = re.compile(r" [{(]aka [\u2018']mlusim::Foreign[^\u2018\u2019']*[\u2019'][})]")
 _FOREIGN_CONSTANT = re.compile(r"error: .*mlusim::ForeignConstant")
 # A rule for the arguments of an intrinsic, which the headers check where its template is instantiated: by g++ after the
 # lines that say for which types and for which call, by clang before them.
-_RULE = re.compile(r"error: static assertion failed.*?: (__\w+: .+)")
-_INSTANCE = re.compile(r"In instantiation of .*\[with (A0 = .+)\]|specialization '__\w+<(.*)>' requested here")
+_RULE = re.compile(r"error: static assertion failed.*?: ((?:__|cn)\w+: .+)")
+_INSTANCE = re.compile(
+    r"In instantiation of .*\[with (A0 = .+)\]|specialization '(?:__|cn)\w+<(.*?)(?:, 0)?>' requested here"
+)
 _CALLED_AT = re.compile(r"(.+?):(\d+):\d+:(?: +required from| .* requested here)")
 _BEFORE_RULE = re.compile(r"^In file included| +from |: In | required from ")
 _NEXT_MESSAGE = re.compile(rf"{_BEFORE_RULE.pattern}|: (?:fatal error|error|warning):")
@@ -178,7 +182,10 @@ def _with_words_of_launches(lines: list[str]) -> list[str]:
     def of_result(match: re.Match[str]) -> str:
         return f"error: an entry returns void, and this one {match[1]}; store the result through a pointer"
 
-    return [_RETURNING.sub(of_result, _LAUNCH.sub(of_launch, line)) for line in lines]
+    def of_argument(match: re.Match[str]) -> str:
+        return f"argument {int(match[1]) + 1}"
+
+    return [_ARGUMENT.sub(of_argument, _RETURNING.sub(of_result, _LAUNCH.sub(of_launch, line))) for line in lines]
 
 
 def _with_configurations(lines: list[str]) -> list[str]:

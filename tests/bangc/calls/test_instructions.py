@@ -202,6 +202,21 @@ def test_arguments_of_another_kind_or_type_are_errors_in_code_that_never_runs(
     assert str(raised.value).endswith(f"    6 |   if (n < 0) {call};")
 
 
+def test_an_object_in_the_place_of_an_address_of_cnrt_is_an_error_at_its_line(compiler: str, tmp_path: Path) -> None:
+    file = tmp_path / "object.mlu"
+    file.write_text(
+        "#include <cnrt.h>\n#include <vector>\nint main() {\n  std::vector<float> v(4);\n  float *d = nullptr;\n"
+        "  cnrtMemcpy(d, v, 16, cnrtMemcpyHostToDev);\n}\n"
+    )
+    message = (
+        r"object\.mlu:6: error: cnrtMemcpy: argument 2 is an address, and an object was passed; pass its data\(\) or "
+        r"its address; the call passes \(float\*, std::vector<float>, int, cnrtMemTransDir_t\)"
+    )
+    with pytest.raises(CompileError, match=message) as raised:
+        bangc.compile(file, compiler=compiler)
+    assert len(str(raised.value).splitlines()) == 3
+
+
 def test_the_forms_of_atomics_in_the_header_compile(tmp_path: Path) -> None:
     file = tmp_path / "atomics.mlu"
     values = ("v", "v, 4", "x, 4")

@@ -180,6 +180,13 @@ MLUSIM_PLAIN inline uint64_t issue(int op, const char *file, int line, const A &
     return record->result;
 }
 
+// The address that a call of CNRT passes, and none for an object, which is an error. The compiler sizes up what an
+// expression without side effects points to.
+template <class T, std::enable_if_t<!std::is_class<T>::value, int> = 0>
+__attribute__((const, always_inline)) inline const void *pointer(T value) { return (const void *)value; }
+template <class T, std::enable_if_t<std::is_class<T>::value, int> = 0>
+inline const void *pointer(const T &) { return nullptr; }
+
 // Whether a value is a host object that wraps a queue, a notifier or memory, and what it wraps.
 template <class T> constexpr bool is_handle() {
     using U = typename std::remove_reference<T>::type;
