@@ -168,7 +168,7 @@ def _makers(run: Run, record: int, byte: int) -> list[tuple[int, int]]:
     writers = ((last_writer(run, element, record), element.byte) for element in elements)
     made = [(writer, at) for writer, at in writers if writer != NONE]
     return (
-        made + [(loaded, 0) for loaded in _loaded_before(run, record)]
+        made + [(loaded, 0) for loaded in loaded_before(run, record)]
         if _by_number(run, record, elements, made)
         else made
     )
@@ -193,7 +193,7 @@ def _by_number(run: Run, record: int, elements: Sequence[Element], made: Sequenc
     return is_copy(name, pipe) and not made
 
 
-def _loaded_before(run: Run, record: int) -> list[int]:
+def loaded_before(run: Run, record: int) -> list[int]:
     """Return the records by which a task last read registers, of a few lines, before a record."""
     columns, log = run.columns, run.log
     before = np.flatnonzero(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +15,16 @@ from mlusim.errors import InputError
 from mlusim.log import NONE, Log
 from mlusim.memory.view import View
 from mlusim.units import group_digits
+from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
+from mlusim.verifier.accesses.table import FILLS
+from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, Site, site_of, wrong_part
-from mlusim.verifier.producer import Element, last_writer, lineage_of, lines_of, sources_of
+from mlusim.verifier.producer import Element, last_writer, lineage_of, lines_of, loaded_before, sources_of
 from mlusim.verifier.replaced import replaced_by
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
+from mlusim.verifier.source_file import SourceLine, locations_of, source_file
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -77,6 +80,8 @@ def differs(
     only, lacks = made.unlike(beside)
     lacking = f"let {locations_of(lacks)} make this element, too: those beside it were made there, and are right"
     through = set().union(*(one.made_at for one in wrongly))
+    records = {record for one in wrongly for record in one.records}
+    parts = _read_in_part(run, identity, records) if not only and writer else {}
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -90,7 +95,9 @@ def differs(
             (
                 *([lacking] if lacks else []),
                 *_replaced_first(run, writer),
-                _check(through, only) + _turns(writer[0]) + _if_rounding(result, expected, wrong),
+                _check(through, only, parts)
+                + ("" if parts else _turns(writer[0]))
+                + _if_rounding(result, expected, wrong),
             )
             if writer
             else (_nothing_writes(run, identity),)
@@ -118,20 +125,67 @@ def _replaced_first(run: Run, sites: tuple[Site, ...]) -> list[str]:
     return [wrong_part(buffer, (makes, stores), why)]
 
 
-def _check(through: Collection[SourceLine], only: Collection[SourceLine]) -> str:
-    """Return what to check: the lines that made the bytes, and first those that did not make the right ones."""
-    if not through:
-        return "check where this store reads them"
-    if len(through) == 1:
-        return "check the operation that made these bytes"
+def _check(through: Collection[SourceLine], only: Collection[SourceLine], parts: Mapping[SourceLine, str]) -> str:
+    """Return what to check: the lines that made the bytes.
+
+    First those that did not make the right ones, else those that read only a part of a tensor or buffer.
+    """
     first = f": first {locations_of(only)}, where those beside it, which are right, were not made" if only else ""
+    if parts:
+        rest = " and ".join(sorted({*parts.values()}))
+        first = f": begin at {locations_of(parts)}{_loops(parts)}; nothing reads {rest}"
+    if not through:
+        return f"check where this store reads them{first}"
+    if len(through) == 1:
+        return f"check the operation that made these bytes{first}"
     return f"check the operations that made these bytes, at {locations_of(through)}{first}"
+
+
+def _read_in_part(run: Run, output: int, records: Collection[int]) -> dict[SourceLine, str]:
+    """Return the lines of records that read a tensor or buffer, but `output`, of which nothing reads the rest; with it.
+
+    Of addresses that a task has loaded, the rest may be meant for others.
+    """
+    accesses = run.accesses
+    fills = ops_among(run.log, FILLS)
+    parts: dict[SourceLine, str] = {}
+    reads = np.flatnonzero(np.isin(accesses.record, list(records)) & ~accesses.write)
+    for alloc in np.unique(accesses.alloc[reads]).tolist():
+        if alloc == output or alloc in accesses.unknown:
+            continue
+        own, allocation = accesses.where(np.flatnonzero(accesses.alloc == alloc)), run.log.allocations[alloc]
+        cells, rows = Cells(own, allocation.nbytes), reads[accesses.alloc[reads] == alloc]
+        is_input = allocation.read_only or alloc in run.log.host.writes
+        unread = (cells.count(~own.write) == 0) & (
+            is_input | (cells.count(own.write & ~fills[run.columns["op"][own.record]]) > 0)
+        )
+        if unread.any() and not _at_loaded_address(run, int(rows[-1])):
+            rest = describe(allocation, *cells.runs(unread)).rpartition(", ")[0]
+            parts.update(dict.fromkeys(run.lines_of(rows), rest))
+    return parts
+
+
+def _at_loaded_address(run: Run, row: int) -> bool:
+    """Return whether a read of a tensor may be at an address that its task has loaded: an integer of another tensor."""
+    allocations, alloc = run.log.allocations, int(run.accesses.alloc[row])
+    if allocations[alloc].memory != "gdram":
+        return False
+    loads = loaded_before(run, int(run.accesses.record[row]))
+    sources = {int(run.columns["a_alloc"][load]) for load in loads} - {alloc}
+    return any(dtype_of(allocations[source].dtype).kind in "iu" for source in sources)
+
+
+def _loops(lines: Iterable[SourceLine]) -> str:
+    """Return the innermost loops around lines, as `, in the loop at kernel.py:5`; empty if there are none."""
+    around = ((line.file, source_file(line.file).loops_around(line.line)) for line in lines)
+    begins = {SourceLine(file, max(loops)[0]) for file, loops in around if loops}
+    return f", in the loop at {locations_of(begins)}" if begins else ""
 
 
 def _turns(store: Site) -> str:
     """Return, for a store that adds to what is there, the loop that repeats it: one of its turns may be missing."""
-    loops = source_file(store.file).loops_around(store.line) if store.operation in ATOMIC_NAMES else []
-    return f", and how often the loop at {location_of(store.file, max(loops)[0])} adds to them" if loops else ""
+    loop = _loops((store,)) if store.operation in ATOMIC_NAMES else ""
+    return f", and how often{loop.removeprefix(', in')} adds to them" if loop else ""
 
 
 def _bytes_of(output: View, positions: Integers) -> Integers:

@@ -62,7 +62,18 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ("butterflies-a", "read b, or correct the destination at {0}:24: nothing reads what it writes"),
         (
             "sums_and_counts-last",
-            "check the operation that made these bytes, and how often the loop at {0}:11 adds to them",
+            "check the operation that made these bytes: begin at {0}:13, in the loop at {0}:11; nothing reads row[63, ",
+        ),
+        (
+            "every_other-odd",
+            "check the operation that made these bytes: begin at {0}:9; nothing reads part of x[0:1009]",
+        ),
+        (
+            "two_stage_sum-few",
+            (
+                "check the operations that made these bytes, at {0}:9, {0}:10, {0}:11, {0}:15, {0}:17 and {0}:18: "
+                "begin at {0}:17, in the loop at {0}:16; nothing reads part[3, 0:32]"
+            ),
         ),
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],

@@ -76,7 +76,11 @@ def test_a_wrong_value_names_every_line_that_made_it_through_registers_too():
     load, multiply, total = (
         f"test_unread_and_wrong.py:{rows_by_registers.__code__.co_firstlineno + number}" for number in (4, 5, 6)
     )
-    assert finding.remedy == f"check the operations that made these bytes, at {load}, {multiply} and {total}"
+    loop = f"test_unread_and_wrong.py:{rows_by_registers.__code__.co_firstlineno + 3}"
+    assert finding.remedy == (
+        f"check the operations that made these bytes, at {load}, {multiply} and {total}: "
+        f"begin at {load}, in the loop at {loop}; nothing reads x[1:8, 0:8]"
+    )
 
 
 NOT_THERE = "where those beside it, which are right, were not made"
@@ -99,7 +103,13 @@ async def scaled_rows(core, x, factors, out, fault=""):
 @pytest.mark.parametrize(
     ("fault", "remedy"),
     [
-        ("first factor", "check the operations that made these bytes, at {2}, {4}, {5} and {7}"),
+        (
+            "first factor",
+            (
+                "check the operations that made these bytes, at {2}, {4}, {5} and {7}: "
+                "begin at {5}, in the loop at {3}; nothing reads factor[1:8]"
+            ),
+        ),
         (
             "too short",
             "let {7} make this element, too: those beside it were made there, and are right",
@@ -209,3 +219,20 @@ def test_an_output_that_nothing_writes_is_told_what_is_written():
     finding = the_only_error(kernel, InOut(X[:1] + 1), InOut(X[:1]), reference={"a": X[1:2]}, rewrites=True, **ONE)
     line = f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + 3}"
     assert finding.remedy == f"write this element, too: no operation does; what is written is b, at {line}"
+
+
+def test_the_end_of_a_scan_that_nothing_reads_tells_nothing():
+    async def kernel(core, x, out, factor=1.0):
+        a, b = core.nram.alloc(8, x.dtype, "a"), core.nram.alloc(8, x.dtype, "b")
+        core.write_zero(a)
+        for row in range(8):
+            if row:
+                await core.memcpy(a, out[row - 1])
+            await core.memcpy(b, x[row])
+            core.mul(b, b, factor)
+            core.add(b, b, a)
+            await core.memcpy(out[row], b)
+
+    assert verify(kernel, X, Output.like(X), reference=X.cumsum(axis=0), **ONE).ok
+    finding = the_only_error(kernel, X, Output.like(X), 2.0, reference=X.cumsum(axis=0), **ONE)
+    assert "nothing reads" not in finding.remedy
