@@ -30,6 +30,20 @@ if TYPE_CHECKING:
     from mlusim.planning.request import Request
     from mlusim.verifier.report import Report
 
+# What other profilers have, and where it is here.
+_REPORT = "result.write_report(DIRECTORY) writes the timeline, and trace.json for Perfetto"
+_ADVICE = {
+    **dict.fromkeys(("html", "perfetto", "plot", "profile", "show", "timeline", "trace", "to_trace"), _REPORT),
+    **dict.fromkeys(
+        ("energy", "power"),
+        "energy is not modelled; result.bytes_requested and result.bus_bytes have the bytes it takes",
+    ),
+    **dict.fromkeys(
+        ("bandwidth", "utilization", "utilisation"),
+        "result.io_efficiency is the share of the peak bandwidth, result.compute_efficiency that of the vector rate",
+    ),
+}
+
 
 class Result(RunFigures):
     """The run of an operator on a simulated board, or everything that ran on a device (`Device.result`).
@@ -86,7 +100,7 @@ class Result(RunFigures):
             if hasattr(type(self), name):  # a property, whose own error this is
                 object.__getattribute__(self, name)
             known = [known for known in (*vars(self), *dir(type(self))) if not known.startswith("_")]
-            near = nearest(name, known, most=2, cutoff=0.5)
+            near = f"{_ADVICE[name]}; " if name in _ADVICE else nearest(name, known, most=2, cutoff=0.5)
             raise AttributeError(f"a result has no {name!r}: {near}help(mlusim.Result) lists all", name=name, obj=self)
 
     # `| Any` is `| None` without a test for it at each use, as typeshed has it for `re.Match.group`.
@@ -172,6 +186,20 @@ class Result(RunFigures):
                 "np.savez('outputs.npz', **result.outputs)"
             )
         return write(self, path, output=output)
+
+    def write_report(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write the report of the run, as `mlusim run --report` does; return the files, the most important ones first.
+
+        They are report.html, the pictures, summary.json, and trace.json for Perfetto.
+
+        Args:
+            directory: created if missing. Existing files of the same names are replaced, others are left alone.
+
+        Raises `InputError` if the directory cannot be written, or plotly is not installed.
+        """
+        from mlusim.analysis.report_files import write_report
+
+        return write_report(self, directory)
 
     @property
     def strategy(self) -> str:

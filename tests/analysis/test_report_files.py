@@ -64,6 +64,15 @@ def test_a_report_replaces_only_its_own_files(result, tmp_path, monkeypatch):
     ]
 
 
+def test_a_result_writes_its_report_itself(result, tmp_path):
+    written = result.write_report(tmp_path / "report")
+    assert sorted(written) == sorted((tmp_path / "report").iterdir())
+    assert written[0].name == "report.html"
+    assert json.loads((tmp_path / "report" / "trace.json").read_text())["traceEvents"]
+    with pytest.raises(InputError, match=r"^3 is not a path"):
+        result.write_report(3)
+
+
 def test_a_failed_report_leaves_no_partial_files(result, tmp_path, monkeypatch):
     (tmp_path / "summary.json").write_text("old")
 

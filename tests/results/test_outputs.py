@@ -49,6 +49,12 @@ def test_a_verified_run_has_its_outputs():
         ("time", r"^a result has no 'time': did you mean time_us or time_ps\? help\(mlusim\.Result\) lists all$"),
         ("parameters", r"^a result has no 'parameters': did you mean metrics\? help"),  # named once
         ("out", r"^a result has no 'out': did you mean output or outputs\?"),
+        (
+            "timeline",
+            r"^a result has no 'timeline': result\.write_report\(DIRECTORY\) writes the timeline, and trace\.json",
+        ),
+        ("energy", r"^a result has no 'energy': energy is not modelled; result\.bytes_requested and result\.bus_bytes"),
+        ("bandwidth", r"^a result has no 'bandwidth': result\.io_efficiency is the share of the peak bandwidth, "),
         ("zzz", r"^a result has no 'zzz': help\(mlusim\.Result\) lists all$"),
     ],
 )

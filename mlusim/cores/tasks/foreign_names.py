@@ -87,6 +87,10 @@ _ADVICE = {
     ),
     **dict.fromkeys(("cond", "when"), "write Python's own `if`"),
     **dict.fromkeys(("clamp", "clip"), "core.maximum(dst, src, low), then core.minimum(dst, dst, high)"),
+    **dict.fromkeys(
+        ("clock", "clock64", "getsystemcycle", "globaltimer", "now", "time", "timens", "timeps", "timeus"),
+        "no instruction reads the clock; `print(core)` shows the simulated time, and the report that of every line",
+    ),
     "cdiv": "scalar arithmetic is Python's: -(-a // b)",
     "fma": "core.mul(dst, a, b), then core.add(dst, dst, c)",
     "mean": "core.sum, then core.mul by 1 / n",

@@ -35,6 +35,7 @@ def test_no_entry_is_a_name_of_the_core() -> None:
         ("data_copy", "did you mean memcpy?"),
         ("program_id", "did you mean task_id?"),
         ("cdiv", "scalar arithmetic is Python's: -(-a // b)"),
+        ("GetSystemCycle", replacement("clock64")),
         ("argsort", replacement("topk")),
         ("nonsense", ""),
     ],
@@ -48,6 +49,10 @@ def test_a_name_is_found_in_any_spelling(name: str, says: str) -> None:
     [
         (lambda core: core.nram.free(0), r"has no attribute 'free': `with core\.nram\.scope\(\):` frees the buffers"),
         (lambda _: Direction.GDRAM2NARM, r"Direction has no attribute 'GDRAM2NARM': did you mean GDRAM2NRAM\?$"),
+        (
+            lambda core: core.clock(),
+            r"core\.clock is not an instruction .*; `print\(core\)` shows the simulated time, and ",
+        ),
         (lambda core: core.task_id(), "'int' object is not callable; core.task_id .* write them without parentheses$"),
     ],
 )
