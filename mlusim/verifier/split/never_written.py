@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,7 @@ from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import COLLECT, FILTERS
 from mlusim.verifier.findings import Finding, Site, outermost_loop
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import SourceLine, location_of, source_file
 from mlusim.verifier.split.plan_comparison import describe_tile, site_in_tile
 
 
@@ -53,7 +56,7 @@ class Gaps:
         rule = "every byte of an output must be written exactly once; these keep the previous contents of memory"
         if self.plan is not None:
             rule += f"\nthe plan assigns {describe_tile(self.plan, first)}"
-        remedies = self._remedies(starts, stops, sites)
+        remedies = self._remedies(starts, stops, sites, nearest)
         if beside_bytes and sites:
             remedies.insert(
                 0,
@@ -113,7 +116,7 @@ class Gaps:
         written = rows[accesses.write[rows]]
         return int(written[np.argmin(np.abs(accesses.high[written] - first_byte))]) if len(written) else None
 
-    def _remedies(self, starts: Integers, stops: Integers, sites: tuple[Site, ...]) -> list[str]:
+    def _remedies(self, starts: Integers, stops: Integers, sites: tuple[Site, ...], nearest: int | None) -> list[str]:
         log = self.run.log
         name, nbytes = log.allocations[self.identity].name, log.allocations[self.identity].nbytes
         # Launches of BANG C programs have no windows: theirs may have got the tensor.
@@ -130,12 +133,29 @@ class Gaps:
             remedies.insert(0, swapped)
         elif len(starts) == 1 and (few := self._too_few_tasks(int(starts[0]), int(stops[0]))):
             remedies.insert(0, few)
+        if nearest is not None and (skipped := self._skipped(sites[0])):
+            is_tail = int(stops[0] - starts[0]) < int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
+            remedies.insert(0 if is_tail else 1, skipped)
         if self.plan is None and len(self.rows) and not {COLLECT, *FILTERS}.isdisjoint(log.ops):
             declared = (
                 f"pass partial=({name!r},)" if in_windows else f"copy back only the part of {name} that is written"
             )
             remedies.append(f"if only a part holds selected elements, {declared}")
         return remedies
+
+    def _skipped(self, beside: Site) -> str:
+        """Return the remedy for an `if` of the function of a write that no task enters, and that names the output."""
+        source, passed = source_file(beside.file), self.run.lines_of(np.arange(len(self.run.accesses)))
+        name = self.run.log.allocations[self.identity].name
+        named = re.compile(rf"\b{re.escape(name)}\b")
+        for begin, end in source.conditional:
+            lines = [SourceLine(beside.file, line) for line in range(begin, end + 1)]
+            here = source.function(begin) == source.function(beside.line) and not passed & {*lines}
+            if here and any(named.search(linecache.getline(line.file, line.line)) for line in lines):
+                condition = max(part[0] for part in source.ifs if part[0] <= begin <= part[1])
+                at = location_of(beside.file, condition)
+                return f"correct the condition at {at}: no task enters its branch, which uses {name}"
+        return ""
 
     def _too_few_tasks(self, first: int, end: int) -> str:
         """Return the remedy for a single gap that further tasks would fill; empty if there is none.

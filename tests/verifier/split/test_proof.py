@@ -317,3 +317,30 @@ def test_one_operation_that_writes_twice(kernel):
         assert "of 256 written exactly once" not in report.text()
     report = verify(kernel, SMALL, Output.like(SMALL), [3, 1, 0, 2, 7, 7, 7, 4], rewrites=True, **options)
     assert [one.kind for one in report.errors] == ([] if kernel is by_stride_0 else ["never-written"])
+
+
+@pytest.mark.parametrize(("size", "missing"), [(70, 0), (70, 1), (64, 0), (64, 1)])
+def test_a_branch_that_no_task_enters_may_lack_the_rest(size, missing):
+    async def kernel(core, x, out, tiles, tail):
+        tile = core.nram.alloc(16, x.dtype, "tile")
+        for at in range(0, 16 * tiles, 16):
+            await core.memcpy(tile, x[at : at + 16])
+            await core.memcpy(out[at : at + 16], tile)
+        if tail:
+            await core.memcpy(tile[:tail], x[16 * tiles :])
+            await core.memcpy(out[16 * tiles :], tile[:tail])
+
+    x = np.arange(size, dtype=np.float32)
+    tiles, tail = (size // 16, 0 if missing else size % 16) if size == 70 else (4 - missing, 0)
+    report = verify(kernel, x, Output.like(x), tiles, tail, kind="BLOCK", dim=1)
+    if not missing:
+        assert report.ok
+        return
+    (finding,) = report.errors
+    first = kernel.__code__.co_firstlineno
+    condition = f"correct the condition at test_proof.py:{first + 5}: no task enters its branch, which uses out"
+    bound = (
+        "look for a bound that is too small, or a tile that is skipped, in the loop at " + f"test_proof.py:{first + 2}"
+    )
+    # A gap as large as a tile is one; a smaller one is the tail.
+    assert finding.remedies == ((condition, bound) if size == 70 else (bound, condition))
