@@ -96,12 +96,8 @@ def check_log(
         wrong += nram_beyond_plan(log, plan)
     if stopped is None:
         findings += wrong
-        findings += find_locks_left(run)
-        findings += find_unused(run)
-        findings += find_unread(run)
-        findings += find_stale(run)
-        findings += find_overlapping_copies(run)
-        findings += find_unawaited(run)
+        for find in (find_locks_left, find_unused, find_unread, find_stale, find_overlapping_copies, find_unawaited):
+            findings += find(run)
         # If the rows accessed are unknown, so is what a sync protects.
         if not (races or released or run.accesses.unknown):
             findings += find_redundant(run)

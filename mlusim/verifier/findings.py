@@ -220,17 +220,10 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as JSON types."""
+        names = ("kind", "severity", "title", "location", "region", "nbytes", "sites", "rule", "remedy", "times")
         return {
-            "kind": self.kind,
-            "severity": self.severity,
-            "title": self.title,
-            "location": self.location,
-            "region": self.region,
-            "nbytes": self.nbytes,
+            **{name: getattr(self, name) for name in names},
             "sites": [asdict(site) | {"source": site.source} for site in self.sites],
-            "rule": self.rule,
-            "remedy": self.remedy,
-            "times": self.times,
             "folded": [finding.to_json() for finding in self.folded],
             **self.fields,
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,12 +80,12 @@ class Lineage:
     @property
     def lines(self) -> set[SourceLine]:
         """The lines of its records."""
-        return lines_of(self.run, self.records)
+        return self.run.lines_at(self.records)
 
     @property
     def made_at(self) -> set[SourceLine]:
         """The lines of what made it before it was stored."""
-        return lines_of(self.run, self.records[1:])
+        return self.run.lines_at(self.records[1:])
 
     @property
     def read_at(self) -> dict[str, SourceLine]:
@@ -95,8 +95,7 @@ class Lineage:
         by_buffer: dict[str, SourceLine] = {}
         for record, alloc in reads:
             if alloc != NONE:
-                file, line, _ = log.lines[int(columns["line"][record])]
-                by_buffer.setdefault(log.allocations[alloc].name, SourceLine(file, line))
+                by_buffer.setdefault(log.allocations[alloc].name, SourceLine(*log.lines[columns["line"][record]][:2]))
         return by_buffer
 
     def unlike(self, others: Sequence[Lineage]) -> tuple[set[SourceLine], set[SourceLine]]:
@@ -115,7 +114,7 @@ class Lineage:
         for other in (other for other in others if other.records[0] == self.records[0]):
             # If its own records are not all, it only lacks what made the other last.
             records = other.records if self.are_all else other.records[1:2]
-            lacks.append(lines_of(self.run, (record for record in records if self._written(record) in buffers)))
+            lacks.append(self.run.lines_at([record for record in records if self._written(record) in buffers]))
         return set(), set.intersection(*lacks) - self.lines if lacks else set()
 
     def _written(self, record: int) -> str:
@@ -150,12 +149,6 @@ def lineage_of(run: Run, element: Element) -> Lineage:
     return Lineage(run, list(made), are_all=not (todo or skipped))
 
 
-def lines_of(run: Run, records: Iterable[int]) -> set[SourceLine]:
-    """Return the lines of records, as far as they are known."""
-    lines = {run.log.lines[int(run.columns["line"][record])][:2] for record in records}
-    return {SourceLine(file, line) for file, line in lines if line}
-
-
 def _makers(run: Run, record: int, byte: int) -> list[tuple[int, int]]:
     """Return the records that wrote what a record computes a byte from, each with a byte that it wrote there."""
     accesses = run.accesses
@@ -167,11 +160,8 @@ def _makers(run: Run, record: int, byte: int) -> list[tuple[int, int]]:
         ]
     writers = ((last_writer(run, element, record), element.byte) for element in elements)
     made = [(writer, at) for writer, at in writers if writer != NONE]
-    return (
-        made + [(loaded, 0) for loaded in loaded_before(run, record)]
-        if _by_number(run, record, elements, made)
-        else made
-    )
+    loaded = loaded_before(run, record) if _by_number(run, record, elements, made) else []
+    return made + [(load, 0) for load in loaded]
 
 
 def _by_number(run: Run, record: int, elements: Sequence[Element], made: Sequence[tuple[int, int]]) -> bool:

@@ -36,11 +36,7 @@ _KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
         "a task acquires a lock once, and releases it before it acquires it again",
         "unlock it before, or lock it once; a helper that is called with the lock held must not lock it again",
     ),
-    OperandError: (
-        "operand",
-        "an instruction accepts only operands of certain memories, element types and sizes",
-        "",
-    ),
+    OperandError: ("operand", "an instruction accepts only operands of certain memories, element types and sizes", ""),
     OperationLimitError: (
         "endless",
         "every task must end",

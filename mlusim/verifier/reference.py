@@ -21,7 +21,7 @@ from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.accesses.table import FILLS
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, Site, site_of, wrong_part
-from mlusim.verifier.producer import Element, last_writer, lineage_of, lines_of, loaded_before, sources_of
+from mlusim.verifier.producer import Element, last_writer, lineage_of, loaded_before, sources_of
 from mlusim.verifier.replaced import replaced_by
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, locations_of, source_file
@@ -81,7 +81,7 @@ def differs(
     lacking = f"let {locations_of(lacks)} make this element, too: those beside it were made there, and are right"
     through = set().union(*(one.made_at for one in wrongly))
     records = {record for one in wrongly for record in one.records}
-    parts = _read_in_part(run, identity, records) if not only and writer else {}
+    begin = _begin(run, identity, records)
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -95,8 +95,8 @@ def differs(
             (
                 *([lacking] if lacks else []),
                 *_replaced_first(run, writer),
-                _check(through, only, parts)
-                + ("" if parts else _turns(writer[0]))
+                _check(through, only, begin)
+                + ("" if begin else _turns(writer[0]))
                 + _if_rounding(result, expected, wrong),
             )
             if writer
@@ -125,44 +125,35 @@ def _replaced_first(run: Run, sites: tuple[Site, ...]) -> list[str]:
     return [wrong_part(buffer, (makes, stores), why)]
 
 
-def _check(through: Collection[SourceLine], only: Collection[SourceLine], parts: Mapping[SourceLine, str]) -> str:
-    """Return what to check: the lines that made the bytes.
-
-    First those that did not make the right ones, else those that read only a part of a tensor or buffer.
-    """
-    first = f": first {locations_of(only)}, where those beside it, which are right, were not made" if only else ""
-    if parts:
-        rest = " and ".join(sorted({*parts.values()}))
-        first = f": begin at {locations_of(parts)}{_loops(parts)}; nothing reads {rest}"
+def _check(through: Collection[SourceLine], only: Collection[SourceLine], begin: str) -> str:
+    """Return what to check: the lines that made the bytes, and first those that did not make the right ones."""
+    first = f": first {locations_of(only)}, where those beside it, which are right, were not made" if only else begin
     if not through:
         return f"check where this store reads them{first}"
     if len(through) == 1:
-        return f"check the operation that made these bytes{first}"
+        return f"check the operation that made these bytes{begin}"
     return f"check the operations that made these bytes, at {locations_of(through)}{first}"
 
 
-def _read_in_part(run: Run, output: int, records: Collection[int]) -> dict[SourceLine, str]:
-    """Return the lines of records that read a tensor or buffer, but `output`, of which nothing reads the rest; with it.
+def _begin(run: Run, output: int, records: Collection[int]) -> str:
+    """Return which of some records to begin with: those that read another tensor or buffer, and nothing the rest of it.
 
     Of addresses that a task has loaded, the rest may be meant for others.
     """
-    accesses = run.accesses
-    fills = ops_among(run.log, FILLS)
-    parts: dict[SourceLine, str] = {}
+    accesses, fills = run.accesses, ops_among(run.log, FILLS)
+    rests, lines = [], set[SourceLine]()
     reads = np.flatnonzero(np.isin(accesses.record, list(records)) & ~accesses.write)
     for alloc in np.unique(accesses.alloc[reads]).tolist():
-        if alloc == output or alloc in accesses.unknown:
-            continue
         own, allocation = accesses.where(np.flatnonzero(accesses.alloc == alloc)), run.log.allocations[alloc]
         cells, rows = Cells(own, allocation.nbytes), reads[accesses.alloc[reads] == alloc]
-        is_input = allocation.read_only or alloc in run.log.host.writes
-        unread = (cells.count(~own.write) == 0) & (
-            is_input | (cells.count(own.write & ~fills[run.columns["op"][own.record]]) > 0)
-        )
+        filled = cells.count(own.write & ~fills[run.columns["op"][own.record]]) > 0
+        filled |= allocation.read_only or alloc in run.log.host.writes
+        unread = filled & (cells.count(~own.write) == 0) & (alloc != output) & (alloc not in accesses.unknown)
         if unread.any() and not _at_loaded_address(run, int(rows[-1])):
-            rest = describe(allocation, *cells.runs(unread)).rpartition(", ")[0]
-            parts.update(dict.fromkeys(run.lines_of(rows), rest))
-    return parts
+            rests.append(describe(allocation, *cells.runs(unread)).rpartition(", ")[0])
+            lines |= run.lines_of(rows)
+    rest = " and ".join(dict.fromkeys(rests))
+    return f": begin at {locations_of(lines)}{_loops(lines)}; nothing reads {rest}" if rests else ""
 
 
 def _at_loaded_address(run: Run, row: int) -> bool:
@@ -207,7 +198,7 @@ def _nothing_writes(run: Run, identity: int) -> str:
     of_tensors = np.array([allocation.memory == "gdram" for allocation in log.allocations], bool)
     own = writes[run.accesses.alloc[writes] == identity]
     others = own if len(own) else writes[of_tensors[run.accesses.alloc[writes]]]
-    lines = locations_of(lines_of(run, run.accesses.record[others].tolist()))
+    lines = locations_of(run.lines_of(others))
     if not lines:
         return "write this element: no operation writes an output; look for a condition that is never true"
     names = sorted({log.allocations[alloc].name for alloc in np.unique(run.accesses.alloc[others]).tolist()})

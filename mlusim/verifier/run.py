@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any
@@ -87,8 +88,12 @@ class Run:
 
     def lines_of(self, rows: Integers | Flags) -> set[SourceLine]:
         """Return the lines of some accesses."""
-        codes = np.unique(self.columns["line"][self.accesses.record[rows]]).tolist()
-        return {SourceLine(*self.log.lines[code][:2]) for code in codes}
+        return self.lines_at(self.accesses.record[rows])
+
+    def lines_at(self, records: Integers | Sequence[int]) -> set[SourceLine]:
+        """Return the lines of some records, as far as they are known."""
+        codes = np.unique(self.columns["line"][np.asarray(records, np.int64)]).tolist()
+        return {SourceLine(*self.log.lines[code][:2]) for code in codes if self.log.lines[code][1]}
 
     def line_at(self, position: int) -> SourceLine:
         """Return the line of an operation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mlusim.verifier.consequences.causes import explains, has_wrong_part
+from mlusim.verifier.consequences.causes import explains
 from mlusim.verifier.consequences.one_fault import same_wrong_part
 from mlusim.verifier.consequences.remedies import remedies_with
 from mlusim.verifier.findings import Finding
@@ -35,8 +35,7 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
             number += 1
             continue
         cause = findings[at]
-        remedies = remedies_with(cause, consequence, wrong_part=has_wrong_part(cause, consequence))
-        findings[at] = replace(cause.fold(consequence), remedies=remedies)
+        findings[at] = replace(cause.fold(consequence), remedies=remedies_with(cause, consequence))
         del findings[number]
     return _fold_wrong_parts(findings)
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.verifier.consequences.causes import has_wrong_part
 from mlusim.verifier.consequences.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_stage
 from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop, wrong_part
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
 
-def remedies_with(cause: Finding, consequence: Finding, *, wrong_part: bool) -> tuple[str, ...]:
-    """Return the remedies of a cause, which its consequence may make more precise.
-
-    `wrong_part`: whether a racing line reads uninitialised bytes, or writes beside them.
-    """
-    rules = (_released_buffer, _wrong_stage, *((_wrong_part,) if wrong_part else ()), *_RULES)
+def remedies_with(cause: Finding, consequence: Finding) -> tuple[str, ...]:
+    """Return the remedies of a cause, which its consequence may make more precise."""
+    rules = _RULES.get(consequence.kind, ())
     return next((given for rule in rules if (given := rule(cause, consequence)) is not None), cause.remedies)
 
 
 def _released_buffer(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A buffer is released while the copy of a race uses it: the copy should block."""
-    if consequence.kind != "release" or "wait for the copy" in cause.remedy:
+    if "wait for the copy" in cause.remedy:
         return None
     sync, *others = cause.remedies
     return blocking_copy(consequence.sites[0]), f"{sync}, and {consequence.remedy}", *others
@@ -41,7 +39,7 @@ def _wrong_stage(cause: Finding, consequence: Finding) -> tuple[str, ...] | None
 def _wrong_part(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """The line that should write uninitialised bytes of a buffer writes others of it."""
     by = next((site for site in consequence.sites if site.role == "writes"), None)
-    if by is None:
+    if by is None or not has_wrong_part(cause, consequence):
         return None
     buffer = cause.fields["buffer"]
     others = (remedy for remedy in cause.remedies if not remedy.startswith(wrong_part(buffer, ())))
@@ -50,17 +48,16 @@ def _wrong_part(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
 
 def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Some cores wait in a barrier that others, which race, never reach."""
-    if cause.kind != "hang" or consequence.kind != "task-race":
+    if cause.kind != "hang":
         return None
     sync, late, where = (consequence.fields["sync"], consequence.sites[-1], consequence.fields["where"])
+    who = "memory cores" if late.task == "memory core" else "cores"
     if consequence.fields["passed"] != 0:
         at_end = where.startswith("at the end of the loop") and sync in cause.fields.get("barriers", ())
-        who = "memory cores" if late.task == "memory core" else "cores"
         return (f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies) if at_end else None
     is_precise = any(words in cause.remedy for words in ("once before", "reach the barrier", "at the beginning"))
     if is_precise or sync not in cause.fields.get("barriers", ()):
         return None
-    who = "memory cores" if late.task == "memory core" else "cores"
     if skipped := _skipped(cause, sync, late):
         return f"let all {who} reach the barrier {skipped}", *cause.remedies
     first, source = consequence.sites[0], source_file(late.file)
@@ -79,9 +76,9 @@ def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     return f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies
 
 
-def _wrong_index(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+def _wrong_index(cause: Finding, _: Finding) -> tuple[str, ...] | None:
     """An index selects a wrong part, until it is out of range and ends the run."""
-    if cause.kind != "stopped" or consequence.kind not in ("race", "uninitialised") or cause.remedies:
+    if cause.kind != "stopped" or cause.remedies:
         return None
     return (f"correct the index at {stopped_at(cause).location}: before it is out of range, it selects a wrong part",)
 
@@ -98,8 +95,6 @@ def _exchanged(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
 
 def _race_of_tasks(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Tasks race because a lock is missing, or because of something that has no remedy of its own."""
-    if consequence.kind != "task-race":
-        return None
     if cause.fields.get("lock") is not None:
         return _missing_lock(cause, consequence)
     return consequence.remedies if not cause.remedies and cause.kind != "stopped" else None
@@ -107,8 +102,6 @@ def _race_of_tasks(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
 
 def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Nothing reads the result of an operation: its store is missing, or it comes too late."""
-    if consequence.kind != "unread":
-        return None
     late, buffer = consequence.sites[0], consequence.fields["buffer"]
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
@@ -137,7 +130,7 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
 
 def _written_again(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A store goes to a wrong place, or the load of what it replaces is missing."""
-    if consequence.kind == "written-again" and _at_a_wrong_place(cause, consequence):
+    if _at_a_wrong_place(cause, consequence):
         part = wrong_part(consequence.fields["tensor"], consequence.sites, "it is written again, and not read before")
         return part, *cause.remedies
     return _load(cause, consequence.fields["tensor"]) if lacks_load(cause, consequence) else None
@@ -145,8 +138,6 @@ def _written_again(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
 
 def _unused(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """An input that nothing reads is missing."""
-    if consequence.kind != "unused":
-        return None
     name = consequence.fields["buffer"]
     return (f"read {name}: no operation does", *cause.remedies) if cause.kind == "wrong-value" else _load(cause, name)
 
@@ -158,7 +149,7 @@ def _load(cause: Finding, tensor: str) -> tuple[str, ...]:
 
 def _wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A tensor is written again and not read, and another one is wrong."""
-    if consequence.kind != "wrong-value" or cause.kind != "written-again" or cause.fields["is_read"]:
+    if cause.kind != "written-again" or cause.fields["is_read"]:
         return None
     tensor = cause.fields["tensor"]
     if tensor == consequence.fields["tensor"]:
@@ -172,8 +163,6 @@ def _wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None
 
 def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A launch gets the tensor of another one, or a line writes the wrong part of its tensor."""
-    if consequence.kind != "never-written":
-        return None
     unwritten = consequence.fields["tensor"]
     if of_two_launches(cause, consequence):
         return f"pass {unwritten}, which is never written, to one of the two launches", *cause.remedies
@@ -190,8 +179,6 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
 
 def _barrier_of_cores(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A memory core passes a barrier of the MLU cores, with which it races."""
-    if consequence.kind != "memory-core":
-        return None
     passed, (barrier, at) = consequence.sites[0], cause.fields["barrier_of_cores"]
     places = " and ".join(dict.fromkeys((passed.location, at)))
     sync = f"{cause.fields['sync']}()"
@@ -200,14 +187,12 @@ def _barrier_of_cores(cause: Finding, consequence: Finding) -> tuple[str, ...] |
 
 def _unselected(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A line stores more elements than a filter selected."""
-    if consequence.kind != "unselected":
-        return None
     return f"{consequence.remedy}, at {consequence.sites[0].location}", *cause.remedies
 
 
 def _read_elsewhere(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Tasks write the same bytes of a buffer, and others of it are read and never written."""
-    if consequence.kind != "uninitialised" or cause.kind != "task-race" or not cause.writes_twice:
+    if cause.kind != "task-race" or not cause.writes_twice:
         return None
     buffer = cause.fields["buffer"]
     if consequence.fields["buffer"] != buffer or consequence.fields["memory"] != "sram":
@@ -216,22 +201,20 @@ def _read_elsewhere(cause: Finding, consequence: Finding) -> tuple[str, ...] | N
     return wrong_part(buffer, cause.sites, "other bytes of it are read, and never written"), *cause.remedies
 
 
-# In this order, the first rule that applies decides; a rule that does not apply returns None.
-_Rule = Callable[[Finding, Finding], tuple[str, ...] | None]
-_RULES: tuple[_Rule, ...] = (
-    _barrier,
-    _wrong_index,
-    _exchanged,
-    _race_of_tasks,
-    _unread,
-    _unused,
-    _written_again,
-    _wrong_value,
-    _never_written,
-    _read_elsewhere,
-    _barrier_of_cores,
-    _unselected,
-)
+# By kind of consequence, rules of which the first that applies decides; a rule that does not apply returns None.
+_RULES: dict[str, tuple[Callable[[Finding, Finding], tuple[str, ...] | None], ...]] = {
+    "release": (_released_buffer,),
+    "race": (_wrong_stage, _wrong_part, _wrong_index),
+    "task-race": (_wrong_part, _barrier, _exchanged, _race_of_tasks),
+    "uninitialised": (_wrong_index, _read_elsewhere),
+    "written-again": (_exchanged, _written_again),
+    "wrong-value": (_wrong_value,),
+    "never-written": (_never_written,),
+    "unread": (_unread,),
+    "unused": (_unused,),
+    "memory-core": (_barrier_of_cores,),
+    "unselected": (_unselected,),
+}
 
 
 def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:

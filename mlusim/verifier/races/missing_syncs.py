@@ -83,13 +83,7 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
         # Prefer the sync that fixes the most races, then the one that waits for less, then that of the earliest race.
         (point, _), together = min(
             fixed_by.items(),
-            key=lambda item: (
-                -len(item[1]),
-                item[0][1] == FULL_SYNC,
-                item[1][0],
-                within_helper(item[0][0]),
-                item[0],
-            ),
+            key=lambda item: (-len(item[1]), item[0][1] == FULL_SYNC, item[1][0], within_helper(item[0][0]), item[0]),
         )
         main = next((number for number in together if _is_next_to(point, races[number].finding)), together[0])
         others = [races[number].finding for number in together if number != main]

@@ -165,24 +165,15 @@ class Coverage:
 
     def _windows(self, identity: int) -> Accesses:
         """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""
-        parts = self.run.log.host.read_parts.get(identity)
-        if parts is not None:
-            spans = [] if (0, self.run.log.allocations[identity].nbytes) in parts else sorted(parts)
-            lengths = [Geometry(0, end - first, ()) for first, end in spans]
-            return accesses_from(identity, np.array([first for first, _ in spans], np.int64), lengths)
-        geometries, offsets = [], []
-        windows = self.run.log.windows.get(identity, set())
-        nbytes = self.run.log.allocations[identity].nbytes
-        whole = any(
-            math.prod(self.run.log.boxes[code].shape) * self.run.log.boxes[code].itemsize >= nbytes
-            for _, code in windows
-        )
-        for offset, code in () if whole else sorted(windows):
-            geometry = geometry_of(self.run.log.boxes[code])
-            if geometry is not None:
-                geometries.append(geometry)
-                offsets.append(offset)
-        return accesses_from(identity, np.array(offsets, np.int64), geometries)
+        log, nbytes = self.run.log, self.run.log.allocations[identity].nbytes
+        windows = [(offset, log.boxes[code]) for offset, code in sorted(log.windows.get(identity, set()))]
+        parts = [(offset, geometry) for offset, box in windows if (geometry := geometry_of(box)) is not None]
+        whole = any(math.prod(box.shape) * box.itemsize >= nbytes for _, box in windows)
+        if identity in log.host.read_parts:
+            spans = sorted(log.host.read_parts[identity])
+            parts, whole = [(first, Geometry(0, end - first, ())) for first, end in spans], (0, nbytes) in spans
+        offsets, geometries = ([], []) if whole or not parts else zip(*parts, strict=True)
+        return accesses_from(identity, np.array(offsets, np.int64), list(geometries))
 
     def _most_in_a_launch(self, cells: Cells, joined: Accesses, is_run: Flags, writes: Integers) -> Integers:
         """By cell, return the largest number of writes in one launch: later launches may reuse a tensor."""

@@ -214,13 +214,7 @@ class Propagation:
         count = int(np.prod(sources[1][2].shape, dtype=np.int64))
         return self._store.bits.none_before(count, mask)
 
-    def _atomic(
-        self,
-        name: str,
-        dst: Operand,
-        sources: Iterable[Operand],
-        further: Iterable[Operand],
-    ) -> None:
+    def _atomic(self, name: str, dst: Operand, sources: Iterable[Operand], further: Iterable[Operand]) -> None:
         """Combine the marks of target and operands elementwise; the old value's marks go to the result, if fetched."""
         box = dst[2]
         size = int(np.prod(box.shape, dtype=np.int64))
