@@ -184,3 +184,5 @@ HOST_CALLS: dict[str, tuple[int, str]] = {
     "cnrtGetErrorStr": (1, "const char *"),
     "cnrtGetErrorName": (1, "const char *"),
 }
+# Functions of one argument, which a program may pass as values, such as the deleter of a smart pointer.
+CALLABLE = frozenset(name for name, (count, returned) in HOST_CALLS.items() if count == 1 and returned == "cnrtRet_t")

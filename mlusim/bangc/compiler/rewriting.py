@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from mlusim.bangc.calls import intrinsics
+from mlusim.bangc.calls.host_calls import CALLABLE
 from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD, linkage
 from mlusim.bangc.compiler.entries import (
     ENTRY_WORD,
@@ -32,6 +33,9 @@ from mlusim.bangc.compiler.unknown_names import is_unknown
 _NAMED_OPERAND = re.compile(r"%\[(\w+)\]")
 _ASSEMBLY = ("__asm__", "asm", "__asm")
 _NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "sizeof", "using", "namespace")
+
+# What stands before and after a function that is a value.
+_BEFORE_VALUES, _AFTER_VALUES = ("(", "{", ",", "=", "return"), (")", "}", ",", ";")
 
 
 @dataclass(slots=True)
@@ -155,6 +159,8 @@ class _Rewriter:
             _assembly(self._source, position)
         elif self._source.next_text(position) == "(":
             self._call(position, token)
+        elif token.text in CALLABLE:
+            _function_as_value(self._source, position)
         return position + 1
 
     @property
@@ -181,6 +187,17 @@ class _Rewriter:
                 self._source.replace(position, position, f'::mlusim::unknown("{token.text}")')
         elif token.text == "main" and not self._scopes:
             self.has_main = rewrite_main(self._source, position) or self.has_main
+
+
+def _function_as_value(source: Source, position: int) -> None:
+    """Rewrite a function of CNRT that is not called, such as `cnrtFree` or `&cnrtFree` as a deleter, to an object."""
+    tokens, first = source.tokens, position
+    if tokens[first - 1].text == "&" and tokens[first - 2].text in _BEFORE_VALUES:
+        first -= 1
+    if tokens[first - 1].text in _BEFORE_VALUES and source.next_text(position) in _AFTER_VALUES:
+        name = tokens[position].text
+        value = f"::mlusim::HostFunction<&mlusim_of_{name}>{{__builtin_FILE(), __builtin_LINE()}}"
+        source.replace(first, position, value)
 
 
 def _rename(source: Source, names: set[str]) -> None:

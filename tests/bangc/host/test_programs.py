@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import mlusim
 from command_line import exit_code
 from mlusim import Device, bangc
 from mlusim.bangc.host.program import run_program
-from mlusim.errors import InputError, KernelError
+from mlusim.errors import InputError, KernelError, MlusimError
 from mlusim.verifier.check import check_log
 
 KERNELS = Path(__file__).parents[1] / "kernels"
@@ -353,3 +354,41 @@ def test_a_program_that_ends_in_an_error_is_checked_for_its_cause(
     assert "early.mlu:7, at" in capsys.readouterr().err
     assert exit_code("bangc", "run", file, "--check") == 1
     assert "remedy `__sync_io()`, which waits for the IO pipe, between early.mlu:6 and" in capsys.readouterr().err
+
+
+VALUES = """#include <cnrt.h>
+#include <bang.h>
+#include <functional>
+#include <memory>
+using Memory = std::unique_ptr<void, decltype(&cnrtFree)>;
+using Queue = std::unique_ptr<std::remove_pointer_t<cnrtQueue_t>, decltype(&cnrtQueueDestroy)>;
+__mlu_entry__ void one(float *p) { if (!__is_mpu()) *p = 1; }
+static std::function<cnrtRet_t(void *)> last = cnrtFreeHost;
+Memory memory() { void *p; cnrtMalloc(&p, 64); return Memory(p, &cnrtFree); }
+Queue queue() { cnrtQueue_t q; cnrtQueueCreate(&q); return {q, cnrtQueueDestroy}; }
+int main(int argc, char **) {
+  Memory kept = memory();
+  Queue q = queue();
+  void *h, *p, *r;
+  cnrtHostMalloc(&h, 64), cnrtMalloc(&p, 64), cnrtMalloc(&r, 64);
+  std::unique_ptr<void, cnrtRet_t (*)(void *)> by_pointer(p, cnrtFree);
+  std::shared_ptr<float> shared((float *)r, cnrtFree);
+  cnrtDim3_t dim = {1, 1, 1};
+  one<<<dim, cnrtFuncTypeBlock, q.get()>>>((float *)kept.get());
+  cnrtQueueSync(q.get());
+  float value;
+  cnrtMemcpy(&value, kept.get(), 4, cnrtMemcpyDevToHost);
+  cnrtRet_t (*again)(void *) = &cnrtFree;
+  if (argc > 1) again(p);
+  return last(h) == cnrtSuccess && value == 1 ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("twice",)])
+def test_functions_of_cnrt_are_values(arguments: tuple[str, ...], compiler: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.mlu"
+    file.write_text(VALUES)
+    module = bangc.compile(file, compiler=compiler)
+    with nullcontext() if not arguments else pytest.raises(MlusimError, match=r"values\.mlu:\d+: cnrtFree .*only once"):
+        assert run_program(module, Device("mlu370-x4"), arguments) == 0
