@@ -106,6 +106,12 @@ class Scratch:
 
     def release(self, keep: int = 0) -> None:
         """Free all but the first `keep` buffers."""
+        if not isinstance(keep, int) or keep < 0:
+            memory = self._memory.kind.value
+            raise AllocationError(
+                f"{memory}.release({shown(keep)}): it takes the number of buffers to keep, at least 0; to free single "
+                f"buffers, allocate them within `with core.{memory}.scope():`"
+            )
         # Apply vector instructions in flight first: their pipe is in order with the next use of these bytes.
         task = self._task
         task.unit.apply_all_effects()

@@ -48,6 +48,14 @@ def test_a_name_is_found_in_any_spelling(name: str, says: str) -> None:
     ("call", "message"),
     [
         (lambda core: core.nram.free(0), r"has no attribute 'free': `with core\.nram\.scope\(\):` frees the buffers"),
+        (
+            lambda core: core.nram.release("a"),
+            r"nram\.release\('a'\): it takes the number of buffers to keep, at least 0; to ",
+        ),
+        (
+            lambda core: core.nram.release(-1),
+            r"nram\.release\(-1\): .* allocate them within `with core\.nram\.scope\(\):`",
+        ),
         (lambda _: Direction.GDRAM2NARM, r"Direction has no attribute 'GDRAM2NARM': did you mean GDRAM2NRAM\?$"),
         (
             lambda core: core.clock(),
