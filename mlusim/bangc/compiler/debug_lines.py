@@ -53,25 +53,22 @@ class LineTable:
         locations = (unit.find(address) for unit in self._units if unit.contains(address))
         return next((location for location in locations if location is not None), None)
 
-    def _inlined(self, address: int) -> list[tuple[SourceLine, bool]]:
-        """Return the calls of the functions inlined at an address, innermost first, and if each function is written."""
-        spans = (span for unit in self._units if unit.contains(address) for span in unit.inlined)
-        return [((file, line), written) for low, high, file, line, written in spans if low <= address < high]
-
     def find_in_users_code(self, address: int) -> SourceLine | None:
         """Return file and line of an address, or of an enclosing call, outside libraries and headers of BANG C.
 
         Instead of the line of a class, for a copy that the compiler adds to it, that of the call is returned.
         """
-        inlined = self._inlined(address)
-        locations = [self.find(address), *(location for location, _ in inlined)]
-        written = [*(written for _, written in inlined), True]
-        users = (
-            location
-            for location, is_written in zip(locations, written, strict=True)
-            if is_written and location is not None and location[0] and not _is_library(location[0])
-        )
-        return next(users, None)
+        location = self.find(address)
+        for low, high, file, line, is_written in (s for u in self._units if u.contains(address) for s in u.inlined):
+            if low <= address < high:
+                if is_written and _is_users(location):
+                    break
+                location = file, line
+        return location if _is_users(location) else None
+
+
+def _is_users(location: SourceLine | None) -> bool:
+    return location is not None and bool(location[0]) and not _is_library(location[0])
 
 
 def _is_library(file: str) -> bool:
