@@ -18,7 +18,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
-from mlusim.verifier.accesses.table import FILLS
+from mlusim.verifier.accesses.table import BY_ROWS, FILLS
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, Site, site_of, wrong_part
 from mlusim.verifier.producer import Element, last_writer, lineage_of, loaded_before, sources_of
@@ -157,12 +157,12 @@ def _begin(run: Run, output: int, records: Collection[int]) -> str:
 
 
 def _at_loaded_address(run: Run, row: int) -> bool:
-    """Return whether a read of a tensor may be at an address that its task has loaded: an integer of another tensor."""
-    allocations, alloc = run.log.allocations, int(run.accesses.alloc[row])
-    if allocations[alloc].memory != "gdram":
-        return False
-    loads = loaded_before(run, int(run.accesses.record[row]))
-    sources = {int(run.columns["a_alloc"][load]) for load in loads} - {alloc}
+    """Return whether a read may be at an address that was loaded: it is by rows, or its task has loaded integers."""
+    allocations, alloc, record = run.log.allocations, int(run.accesses.alloc[row]), int(run.accesses.record[row])
+    by_rows = run.log.ops[int(run.columns["op"][record])] in BY_ROWS
+    if by_rows or allocations[alloc].memory != "gdram":
+        return by_rows
+    sources = {int(run.columns["a_alloc"][load]) for load in loaded_before(run, record)} - {alloc}
     return any(dtype_of(allocations[source].dtype).kind in "iu" for source in sources)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import mlusim
 from findings import ONE, the_only_error
 from mlusim import InOut, Output, verify
 
@@ -236,3 +237,18 @@ def test_the_end_of_a_scan_that_nothing_reads_tells_nothing():
     assert verify(kernel, X, Output.like(X), reference=X.cumsum(axis=0), **ONE).ok
     finding = the_only_error(kernel, X, Output.like(X), 2.0, reference=X.cumsum(axis=0), **ONE)
     assert "nothing reads" not in finding.remedy
+
+
+def test_rows_that_offsets_choose_leave_others_unread():
+    async def kernel(core, x, ids, out, factor=2.0):
+        rows, offsets = core.nram.alloc((4, 8), x.dtype, "rows"), core.nram.alloc(4, "int32", "offsets")
+        await core.memcpy(offsets, ids)
+        core.gather(rows, x, offsets)
+        await core.sync()
+        core.mul(rows, rows, factor)
+        await core.memcpy(out, rows)
+
+    ids = np.array([3, 1, 0, 2], np.int32)
+    options = {"reference": 2 * X[ids], "device": mlusim.board("mlu590-h8").replace(arch=592), **ONE}
+    assert verify(kernel, X, ids, Output((4, 8)), **options).ok
+    assert "nothing reads" not in the_only_error(kernel, X, ids, Output((4, 8)), 3.0, **options).remedy
