@@ -37,15 +37,15 @@ from mlusim.hardware.presets import find_preset
 from mlusim.units import PS_PER_US, plural, short_bytes, signed
 
 MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
-PART = 0.9  # of all runs, that the band is to hold
-_FACTOR = 4  # of sizes, and of the fraction of cores
-_DOUBT = 0.2  # of a parameter that is assumed
-_READ_OFF = ", except for measurements from which parameters are read off"
-_ONLY_FACTS = dict.fromkeys(("scalar loop", "access by index", "reading"), _READ_OFF)
+COVERAGE = 0.9  # the fraction of runs whose true time the band should contain
+_NEAR_FACTOR = 4  # sizes and fractions of cores within this factor of a measurement count as measured
+_ASSUMED_UNCERTAINTY = 0.2  # relative, of a parameter that is assumed
+# Kinds whose only measurements are those from which parameters are read off.
+_READ_OFF = ("scalar loop", "access by index", "reading")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownError:
     """The known error of one run.
 
     Attributes:
@@ -75,7 +75,7 @@ class Known:
         low, high = (signed(100 * extreme(self.errors), 0) for extreme in (min, max))
         errors = f"{low} %" if low == high else f"{low} to {high} %"
         bounds = f"{self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
-        band = f"{100 * PART:.0f} % band {bounds}"
+        band = f"{100 * COVERAGE:.0f} % band {bounds}"
         beyond = f"; not measured: {self.why}" if self.why else ""
         count = len(self.nearest)
         measurements = f"{plural(count, 'measurement')} of the kind {self.kind!r}"
@@ -89,26 +89,31 @@ class Known:
             "not_measured": self.why,
             "nearest": list(self.nearest),
             "left_out_errors": list(self.errors),
-            "band_part": None if self.half_width is None else PART,
+            "band_part": None if self.half_width is None else COVERAGE,
             "band_ps": None if self.half_width is None else [self.low_ps, self.high_ps],
         }
 
 
-def known_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Known:
+def known_error_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> KnownError:
     """Return the known error of a run's time, from measurements."""
     board = records.board
     kind = kind_of(records, metrics)
     level, why, neighbours = _neighbours(kind, board, sum(metrics.bus_bytes.values()), cores_at_work(records))
     if level == NOT_MEASURED:
-        return Known(kind, level, why, (), (), None, 0, 0)
+        return KnownError(kind, level, why, (), (), None, 0, 0)
     # A board file with the values of a preset has sources of its own.
     preset = find_preset(board.name)
-    half = math.hypot(half_width(level), _DOUBT * assumed_part(preset, metrics, bound))
-    errors = tuple((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us - 1 for row in neighbours)
+    half = math.hypot(half_width(level), _ASSUMED_UNCERTAINTY * assumed_part(preset, metrics, bound))
     factor = math.exp(half)
-    names = tuple(row.name for row in neighbours)
-    return Known(
-        kind, level, why, names, errors, half, round(metrics.time_ps / factor), round(metrics.time_ps * factor)
+    return KnownError(
+        kind,
+        level,
+        why,
+        nearest=tuple(row.name for row in neighbours),
+        errors=tuple(_predicted_us(row, level) / row.time_us - 1 for row in neighbours),
+        half_width=half,
+        low_ps=round(metrics.time_ps / factor),
+        high_ps=round(metrics.time_ps * factor),
     )
 
 
@@ -129,11 +134,11 @@ def _neighbours(kind: str, board: Board, size: int, cores: int) -> tuple[str, st
     if not in_family:
         return BEYOND, f"the kind {kind!r} on the family {board.family}", of_kind
     sizes = [row.nbytes for row in in_family]
-    if not min(sizes) <= size * _FACTOR or not size <= max(sizes) * _FACTOR:
+    if not min(sizes) / _NEAR_FACTOR <= size <= max(sizes) * _NEAR_FACTOR:
         span = " to ".join(map(short_bytes, sorted({min(sizes), max(sizes)})))
         return BEYOND, f"sizes other than {span} on the family {board.family}", in_family
     least = math.ceil(min(row.core_fraction for row in in_family) * board.cores)
-    if cores * _FACTOR < least:
+    if cores * _NEAR_FACTOR < least:
         return BEYOND, f"fewer than {least} of {board.cores} cores on the family {board.family}", in_family
     return MEASURED, "", in_family
 
@@ -147,7 +152,8 @@ def _unmeasured(kind: str, board: Board) -> str:
     if board.family not in {row.family for row in rows()}:
         return f"any kernel of this kind on the family {board.family}"
     if kind not in {row.kind for row in rows()}:
-        return f"the kind {kind!r}{_ONLY_FACTS.get(kind, '')}"
+        exception = ", except for measurements from which parameters are read off" if kind in _READ_OFF else ""
+        return f"the kind {kind!r}{exception}"
     return ""
 
 
@@ -183,17 +189,19 @@ def half_width(level: str) -> float:
 
 @cache
 def scores(level: str) -> tuple[tuple[str, float], ...]:
-    """Return (kind, log of predicted over measured time) of each measurement, left out as the level requires."""
-    return tuple(
-        (row.kind, math.log((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us))
-        for row in rows()
-    )
+    """Return (kind, log of predicted over measured time) of each measurement."""
+    return tuple((row.kind, math.log(_predicted_us(row, level) / row.time_us)) for row in rows())
+
+
+def _predicted_us(row: Row, level: str) -> float:
+    """Return the prediction of a measurement without itself, or without its whole kind on the family."""
+    return row.left_out if level == MEASURED else row.kind_in_family
 
 
 def quantile(sizes: Sequence[float]) -> float:
-    """Return the conformal quantile: the ceil(PART (n + 1))-th smallest value, or the largest if there are too few."""
+    """Return the conformal quantile: the ceil(COVERAGE (n + 1))-th smallest value, or the largest if n is too small."""
     ordered = sorted(sizes)
-    return ordered[min(math.ceil(PART * (len(ordered) + 1)), len(ordered)) - 1]
+    return ordered[min(math.ceil(COVERAGE * (len(ordered) + 1)), len(ordered)) - 1]
 
 
 @dataclass(frozen=True, slots=True)

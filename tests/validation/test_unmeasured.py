@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mlusim.analysis.known_error import BEYOND, MEASURED, NOT_MEASURED, cores_at_work, known_of
+from mlusim.analysis.known_error import BEYOND, MEASURED, NOT_MEASURED, cores_at_work, known_error_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import lower_bound_of
 from mlusim.analysis.metrics import measure
@@ -50,7 +50,7 @@ def time_of(device):
 def known(device):
     records = LogColumns(device.log, device.board)
     metrics = measure(device.log, device.board, theory_ops=0)
-    return known_of(records, metrics, lower_bound_of(records, metrics))
+    return known_error_of(records, metrics, lower_bound_of(records, metrics))
 
 
 @pytest.mark.parametrize("name", BOARDS)
