@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.compare_table import print_comparison
+from mlusim.cli.compare_table import comparison_json, print_comparison
 from mlusim.cli.kernel_arguments import METAVAR, call_of, given, kernel_command, settings_of
 from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import input_sections, inputs_json, read_inputs, strategies_option
 from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.options import devices_option, full_option, output_options, steady_option
+from mlusim.cli.provenance import print_json, provenance
 from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
@@ -102,18 +103,14 @@ def _compare(
 
     names = [board.name for board in boards]
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
-    print_comparison(
-        f"{operator.name} on {', '.join(names)}: {shapes}",
-        "strategy",
-        run_all(operation, calls),
-        {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)},
-        boards=boards,
-        refused={label: str(error) for label, error in refused.items()},
-        data=not no_data,
-        full=full,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    rows = run_all(operation, calls)
+    reasons = {label: str(error) for label, error in refused.items()}
+    if as_json:
+        facts = {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)}
+        print_json("compare", facts | comparison_json(rows, reasons, data=not no_data), provenance(boards))
+    elif not quiet:
+        title = f"{operator.name} on {', '.join(names)}: {shapes}"
+        print_comparison(title, "strategy", rows, reasons, data=not no_data, full=full)
 
 
 def _prepared(
@@ -183,17 +180,12 @@ def _compare_kernels(
 
     rows = compare(operation, calls)
     names = [board.name for board in boards]
-    print_comparison(
-        f"{', '.join(kernels)} on {', '.join(names)}",
-        "kernel",
-        rows,
-        {"kernels": list(kernels), "boards": names, "inputs": next(iter(calls.values()))[0].tensors()},
-        boards=boards,
-        data=not no_data,
-        full=full,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    if as_json:
+        facts = {"kernels": list(kernels), "boards": names, "inputs": next(iter(calls.values()))[0].tensors()}
+        print_json("compare", facts | comparison_json(rows, {}, data=not no_data), provenance(boards))
+    elif not quiet:
+        title = f"{', '.join(kernels)} on {', '.join(names)}"
+        print_comparison(title, "kernel", rows, {}, data=not no_data, full=full)
 
 
 def _calls(

@@ -1,4 +1,4 @@
-"""The tables that `mlusim compare` prints."""
+"""The table and the JSON of `mlusim compare`."""
 
 from __future__ import annotations
 
@@ -6,50 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import console
-from mlusim.cli.provenance import print_json, provenance
 from mlusim.units import format_us, percent, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.explore.compare import Row
-    from mlusim.hardware import Board
 
 _CAUSES_SHOWN = 3
 
 
 def print_comparison(
-    title: str,
-    what: str,
-    rows: Sequence[Row],
-    facts: Mapping[str, Any],
-    *,
-    boards: Sequence[Board],
-    refused: Mapping[str, str] | None = None,
-    data: bool,
-    full: bool,
-    as_json: bool,
-    quiet: bool,
+    title: str, what: str, rows: Sequence[Row], refused: Mapping[str, str], *, data: bool, full: bool
 ) -> None:
-    """Print the table, or JSON.
+    """Print the table of a comparison.
 
     Args:
         title: above the table.
         what: header of the first column.
         rows: rows of `mlusim.explore.compare.compare`.
-        facts: description of the comparison for the JSON.
-        boards: the boards that it ran on.
         refused: cases without a plan, with the reason.
         data: whether outputs were compared.
         full: all columns.
-        as_json, quiet: as the options.
     """
-    refused = refused or {}
-    if as_json:
-        listed = [{"strategy": name, "reason": reason} for name, reason in refused.items()]
-        compared = {"results_equal": True if data else None, "strategies": [_record(row) for row in rows]}
-        print_json("compare", {**facts, **compared, "refused": listed}, provenance(boards))
-        return
-    if quiet:
-        return
     console.print_text(f"{title}\n")
     tiers = any(row.tier for row in rows)
     heads = [what, *(["tier"] if tiers else []), "time", "speed", "io_eff."]
@@ -83,6 +60,15 @@ def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
         *(sizes if full else ()),
         went,
     )
+
+
+def comparison_json(rows: Sequence[Row], refused: Mapping[str, str], *, data: bool) -> dict[str, Any]:
+    """Return the results of a comparison as JSON types."""
+    return {
+        "results_equal": True if data else None,
+        "strategies": [_record(row) for row in rows],
+        "refused": [{"strategy": name, "reason": reason} for name, reason in refused.items()],
+    }
 
 
 def _record(row: Row) -> dict[str, Any]:
