@@ -49,8 +49,8 @@ def axes_of(
 ) -> Axes:
     """Return the validated axes for these arguments of `sweep`. Raises `InputError` and `BoardError`."""
     swept = {name: several(value) for name, value in options.items()}
-    of_kernel = {name: several(value) for name, value in as_mapping("settings", settings).items()}
-    empty = [name for name, values in (*swept.items(), *of_kernel.items()) if not values]
+    named = {name: several(value) for name, value in as_mapping("settings", settings).items()}
+    empty = [name for name, values in (*swept.items(), *named.items()) if not values]
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
@@ -61,12 +61,12 @@ def axes_of(
     kernel_version = as_text("kernel_version", kernel_version)
     operation = by_name(operation)
     if is_operator(operation):
-        _check_has_none(operation, arguments=arguments, settings=of_kernel)
-        axes = _operator(operation, swept, shape=shape, dtype=dtype, strategy=strategy)
+        _check_no_kernel_options(operation, arguments=arguments, settings=named)
+        axes = _operator_axes(operation, swept, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)
         _check_arguments(kernel, arguments, shape)
-        axes = _own_kernel(kernel, swept, of_kernel, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
+        axes = _kernel_axes(kernel, swept, named, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
     varied = {parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()}
     return replace(
         axes,
@@ -85,7 +85,7 @@ def axes_of(
     )
 
 
-def _check_has_none(operation: str, *, arguments: Sequence[str], settings: Mapping[str, Any]) -> None:
+def _check_no_kernel_options(operation: str, *, arguments: Sequence[str], settings: Mapping[str, Any]) -> None:
     """Raise `InputError` for what only kernels have."""
     if arguments:
         raise InputError(f"{operation} is an operator: arguments are for kernels of your own; pass shape and options")
@@ -93,7 +93,7 @@ def _check_has_none(operation: str, *, arguments: Sequence[str], settings: Mappi
         raise InputError(f"{operation} is an operator: settings are for kernels of your own; pass options by name")
 
 
-def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> Axes:
+def _operator_axes(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> Axes:
     """Return the axes that an operator has: its element types, strategies and options."""
     command = command_of(operation)
     known = [attribute.name for attribute in command.all_attributes]
@@ -107,7 +107,7 @@ def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtyp
         if dtype is not None:
             options["dtype"] = dtypes_of(dtype)
         dtype = options.pop(command.operator.data_option, None)
-    options = _operator_options(command, options)
+    options = {name: options.get(name, [default]) for name, default in command.options(options).items()}
     return Axes(
         operator=command.name,
         dtype_name=command.operator.data_option,
@@ -126,7 +126,7 @@ def _dtypes(dtype: Any) -> list[Any]:
     return dtypes_of(FLOAT32 if dtype is None else dtype)
 
 
-def _own_kernel(
+def _kernel_axes(
     kernel: UserKernel,
     options: dict[str, list[Any]],
     named: dict[str, list[Any]],
@@ -148,9 +148,9 @@ def _own_kernel(
         launch["dim"] = [as_grid(dim) for dim in launch["dim"]]
     for operations in launch.get("theory_ops", ()):
         check_operations(operations)
-    of_the_launch = [key for key in launch if key != "theory_ops"]
-    if of_the_launch and kernel.launches:
-        which = " and ".join(of_the_launch)
+    grid = [key for key in launch if key != "theory_ops"]
+    if grid and kernel.launches:
+        which = " and ".join(grid)
         raise InputError(f"{which}: {name} launches its kernels itself: make it a setting of {name}")
     settings = {**options, **named}
     unknown = [key for key in settings if key not in kernel.settings]
@@ -196,13 +196,6 @@ def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
     return operation.__name__.removesuffix("_forward")
 
 
-def _operator_options(command: Command, values: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return the values of all options of an operator, with defaults."""
-    several_values = set(values)
-    options = command.options(values)
-    return {name: value if name in several_values else [value] for name, value in options.items()}
-
-
 def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
     known: tuple[str, ...] = ()
     for values in product(*options.values()):
@@ -234,17 +227,14 @@ def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
 
 
 def _positive_integers(name: str, values: Any) -> list[int | None]:
-    limits: list[Any] = []
-    for limit in several(values):
-        limits += numbers(name, limit) if isinstance(limit, str) else [limit]
-    return [*dict.fromkeys(None if limit is None else _above_0(name, limit) for limit in limits)]
-
-
-def _above_0(name: str, value: Any) -> int:
-    try:
-        return as_count(name, value)
-    except InputError:
-        raise InputError(f"{name}: {shown(value)} is not a whole number above 0") from None
+    parsed: dict[int | None, None] = {}
+    for value in several(values):
+        for number in numbers(name, value) if isinstance(value, str) else [value]:
+            try:
+                parsed[None if number is None else as_count(name, number)] = None
+            except InputError:
+                raise InputError(f"{name}: {shown(number)} is not a whole number above 0") from None
+    return [*parsed]
 
 
 def _board_values(parameter: str, values: Any) -> list[Any]:
