@@ -133,23 +133,15 @@ def measure(
         tensor_bytes = {"read": _bytes_of_role(log, roles, "input"), "write": _bytes_of_role(log, roles, "output")}
         compulsory = _compulsory_bytes(records, roles)
     else:
-        tensor_bytes = {
-            direction: as_count(f"tensor_bytes: {direction}", nbytes, least=0)
-            for direction, nbytes in as_mapping("tensor_bytes", tensor_bytes).items()
-        }
-        if tensor_bytes.keys() != bus.keys():
-            raise InputError(
-                f"tensor_bytes has {[*tensor_bytes]}: pass the bytes of inputs, 'read', and outputs, 'write'"
-            )
+        tensor_bytes = _checked(tensor_bytes)
         compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
-    theory_io_bytes = sum(tensor_bytes.values())
     peak_pipe = "tensor" if TENSOR_OPERATIONS.intersection(totals.operations) else "vector"
     peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board, roles)
     peak_io = board.dram_bandwidth_bytes_per_s
     # A value above 1 means that the run is incomplete and has not even accessed its output.
     moved = any(bus.values())
     io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0) if moved else None
-    vendor_io_efficiency = _efficiency(theory_io_bytes, time_ps, peak_io) if moved else None
+    vendor_io_efficiency = _efficiency(sum(tensor_bytes.values()), time_ps, peak_io) if moved else None
     compute_efficiency = None if theory_ops is None else _efficiency(theory_ops, time_ps, peak_ops)
     causes, busy = totals.causes_ps, totals.task_busy_ps
     return Metrics(
@@ -157,7 +149,7 @@ def measure(
         cycles=ps_to_cycles(time_ps, board.clock_hz),
         bytes_requested=totals.bytes_requested,
         bus_bytes=bus,
-        theory_io_bytes=theory_io_bytes,
+        theory_io_bytes=sum(tensor_bytes.values()),
         compulsory_bytes=compulsory,
         theory_ops=theory_ops,
         io_efficiency=io_efficiency,
@@ -179,6 +171,17 @@ def measure(
         task_busy_ps=busy,
         task_idle_ps=records.task_end_ps - records.task_start_ps - busy,
     )
+
+
+def _checked(tensor_bytes: Mapping[str, int]) -> dict[str, int]:
+    """Return the declared bytes of inputs and outputs. Raises `InputError` unless there are both."""
+    checked = {
+        direction: as_count(f"tensor_bytes: {direction}", nbytes, least=0)
+        for direction, nbytes in as_mapping("tensor_bytes", tensor_bytes).items()
+    }
+    if checked.keys() != {"read", "write"}:
+        raise InputError(f"tensor_bytes has {[*checked]}: pass the bytes of inputs, 'read', and outputs, 'write'")
+    return checked
 
 
 def _compulsory_bytes(records: LogColumns, roles: Mapping[int, str]) -> dict[str, int]:
