@@ -41,9 +41,9 @@ class Metrics:
         bytes_requested: bytes requested by the kernels, by direction of copy (`GDRAM2NRAM`, ...); scalar accesses to
             off-chip memory under `scalar GDRAM load`, `scalar GDRAM store`, and likewise for LDRAM.
         bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, including read-modify-write.
-        compulsory_bytes: bytes that must move for this call's data, `read` and `write`: inputs and outputs once (the
-            host's allocations in GDRAM), but of each at most the bus units that the run moved, each once: of a lookup
-            table, only the rows used.
+        compulsory_bytes: bytes that any kernel must move for this call's data, `read` and `write`: every input and
+            output (the host's allocations in GDRAM) once. Where the run moved only a part of a tensor, such as some
+            rows of a lookup table, the bus units of that part count.
         theory_io_bytes: the vendor's definition: all tensors once, even if this call's data needs only a part of them.
         theory_ops: operations that the operator itself requires; 0 for pure data movement; None if not declared.
         io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; None if nothing moved on the DRAM bus.
@@ -119,9 +119,9 @@ def measure(
         tensor_bytes: bytes of inputs (`read`) and outputs (`write`), each counted once; by default those
             of `Log.roles`.
 
-    The peak for compute_efficiency is T's vector peak: the half rate if the first input (without inputs, the first
-    output) is half or int16, and, as T has no bfloat16, for that too; else the float rate. For a kernel that uses the
-    tensor pipe it is that pipe's peak.
+    The peak for compute_efficiency is that of the tensor pipe if the kernel uses it. Otherwise it is the vector peak
+    as T defines it: the half rate if the first input (without inputs, the first output) is half or int16, else the
+    float rate. T has no bfloat16, which counts as half here.
     """
     records = LogColumns(log, board)
     theory_ops = check_operations(theory_ops)

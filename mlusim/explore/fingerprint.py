@@ -4,9 +4,9 @@ Functions with equal digests compute the same. The digest covers, by value: byte
 variables, the globals named by the code and, through them, helper functions, classes, arrays and modules. Installed
 code (the standard library, site-packages) is covered by name and version; mlusim itself is part of the key elsewhere.
 
-A value without content to hash (an open file, a lock, a generator) is unknown, and so is everything that code reads
-from outside at run time (`open`, `os.environ`, `exec`): these are reported, and the user has to state a version or not
-reuse points. Not covered: time, random numbers without a seed, and files read by library calls.
+A value without content to hash (an open file, a lock, a generator) is reported as unknown. So is everything that code
+reads from outside at run time (`open`, `os.environ`, `exec`). Points of such a function are reused only if the user
+states a version. Not covered: time, random numbers without a seed, and files read by library calls.
 """
 
 from __future__ import annotations

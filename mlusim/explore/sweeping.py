@@ -190,10 +190,10 @@ def sweep(
     """Simulate every combination of the given values: a list is an axis, a tuple or anything else a single value.
 
     Args:
-        operation: an operator's name, as in `mlusim run NAME`; a kernel, `async def kernel(core, x, ..., out)`, whose
-            tensors have the swept shape and element type, the last one being the output, and whose parameters with a
-            default are settings; a plain function `launch(device, shape, dtype, **settings)` that uploads, allocates
-            and launches on the given `Device`; or `"file.py:function"`.
+        operation: an operator's name, as in `mlusim run NAME`; a function; or `"file.py:function"`. A function is a
+            kernel, `async def kernel(core, x, ..., out)`, or `launch(device, shape, dtype, **settings)`, which uploads,
+            allocates and launches on the given `Device`. The tensors of a kernel have the swept shape and element
+            type, and the last one is the output; its parameters with a default are settings.
         shape: the shape of the inputs: (2, 8, 256, 196), a list of shapes, or a string: "2,8,256,49..784*2".
         arguments: the arguments of a kernel, as in `mlusim run FILE.py:kernel --arg`: "x=x.npy", "out=float32:2,8",
             "8". The shape is that of the tensors without an argument, and may be omitted if there are none.
@@ -217,9 +217,8 @@ def sweep(
         client: a `dask.distributed.Client` whose cluster runs the points instead.
         retry: simulate failed points of the file again.
         progress: show a progress bar on a terminal.
-        kernel_version: version of dependencies of a kernel or function that the hash of its points does not cover, such
-            as a file that it reads; points of a file are reused only for the same version. Required with `db` for
-            kernels with such dependencies.
+        kernel_version: version of what the hash of a function does not cover, such as a file that it reads. Stored
+            points are reused only for the same version. Required with `db` if there are such dependencies.
         shard: (i, n): run only the i-th of n shards of the points, counted from 1; for a batch cluster.
         merge: files of points, such as those of all shards, to reuse and copy into `db`.
         options: attributes of the operator and of its random inputs, as in `mlusim run NAME --help` (`axis=[0, 1]`,

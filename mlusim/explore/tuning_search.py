@@ -1,9 +1,9 @@
 """The search of `tune`: the plans it tries, and its stopping rule.
 
-Every strategy is planned first with all available NRAM, then with limits that lead to smaller tiles: half of the NRAM
-used by the previous plan, and so on, until it does not fit or has been slower twice in a row. Then two more limits next
-to the best one are tried. Repeated plans are not run again. The search ends early if a run is so close to its lower
-bound that no split can be significantly faster.
+Every strategy is planned first with all available NRAM, then again and again with half of the NRAM that the previous
+plan used, for smaller tiles. This stops when a plan does not fit, or when two in a row were slower. Then two more
+limits next to the best one are tried. Repeated plans are not run again. The search ends early if a run is so close to
+its lower bound that no split can be significantly faster.
 """
 
 from __future__ import annotations

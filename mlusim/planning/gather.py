@@ -1,12 +1,12 @@
 """The planner of gather and gather_nd.
 
-slab   A core loads the slab of x that the index of a tile can address, and selects within NRAM. Tier 1 if a unit (the
-       slab and lookups of one coordinate of the leading shared axes) stays whole; tier 2 if it is cut, along the
-       lookups or along inner shared axes, which makes the slab smaller.
-rows   A core accesses GDRAM for each lookup: its row, as far as it is contiguous, or its one element. Tier 3, and the
+slab   A core loads the slab of x that the index of a tile can address, and selects from it within NRAM. A unit is the
+       slab and the lookups of one coordinate of the leading shared axes. Tier 1: units stay whole. Tier 2: units are
+       cut along the lookups, or along inner shared axes; the latter makes the slab smaller.
+rows   A core copies from GDRAM for each lookup: the contiguous part of its row, or its single element. Tier 3, and the
        only strategy if the indexed axes alone exceed NRAM.
 
-Predicted time decides (`mlusim.planning.lookup_cost`).
+The strategy and the tiles with the shortest predicted time are chosen (`mlusim.planning.lookup_cost`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The planner of reverse_sequence, which works on batch entries.
 
-An *entry* is one coordinate of the batch axis and of the axes between it and the sequence axis (or before it, if the
-batch axis comes first): S rows of Q elements, the first L of which are reversed. Tier 1: whole entries fit in NRAM;
-tier 2: an entry is cut along the sequence; tier 3: a row is cut into chunks. The plan does not depend on the lengths,
-which the kernel reads on the board; times are predicted for evenly distributed lengths.
+An *entry* has S rows of Q elements, and its first L rows are reversed. There is one for each coordinate of the batch
+axis and of the axes between it and the sequence axis; if the batch axis comes first, also of the axes before it.
+Tier 1: whole entries fit in NRAM. Tier 2: an entry is cut along the sequence. Tier 3: a row is cut into chunks. The
+plan does not depend on the lengths, which the kernel reads on the board; times are predicted for evenly distributed
+lengths.
 """
 
 from __future__ import annotations
