@@ -50,16 +50,13 @@ class SweepGroup(OperatorGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As in click; the value of `--kernel` becomes the first word."""
-        for index, word in enumerate(args):
-            if word == "--kernel" and index + 1 < len(args):
-                kernel_name, rest = args[index + 1], [*args[:index], *args[index + 2 :]]
-            elif word.startswith("--kernel="):
-                kernel_name, rest = word.partition("=")[2], [*args[:index], *args[index + 1 :]]
-            else:
-                continue
+        words = [part for word in args for part in (word.split("=", 1) if word.startswith("--kernel=") else [word])]
+        if "--kernel" in words[:-1]:
+            index = words.index("--kernel")
+            kernel_name = words.pop(index + 1)
             if not is_kernel_name(kernel_name):
                 raise InputError(f"--kernel {kernel_name}: name a file and a function in it, as in kernels.py:add")
-            return super().parse_args(ctx, [kernel_name, *rest])
+            args = [kernel_name, *words[:index], *words[index + 1 :]]
         return super().parse_args(ctx, args)
 
 
