@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any, TypeGuard
@@ -226,27 +226,26 @@ def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
     return list(dict.fromkeys(extents))
 
 
+def _numbers(name: str, values: Any, *, whole: bool = True) -> Iterator[Any]:
+    """Return the values of a list, with each text replaced by its numbers."""
+    for value in several(values):
+        yield from numbers(name, value, whole=whole) if isinstance(value, str) else [value]
+
+
 def _positive_integers(name: str, values: Any) -> list[int | None]:
     parsed: dict[int | None, None] = {}
-    for value in several(values):
-        for number in numbers(name, value) if isinstance(value, str) else [value]:
-            try:
-                parsed[None if number is None else as_count(name, number)] = None
-            except InputError:
-                raise InputError(f"{name}: {shown(number)} is not a whole number above 0") from None
+    for number in _numbers(name, values):
+        try:
+            parsed[None if number is None else as_count(name, number)] = None
+        except InputError:
+            raise InputError(f"{name}: {shown(number)} is not a whole number above 0") from None
     return [*parsed]
 
 
 def _board_values(parameter: str, values: Any) -> list[Any]:
-    kind = board_parameter(parameter)
-    parsed: list[Any] = []
-    for number in several(values):
-        parsed += numbers(parameter, number, whole=kind is int) if isinstance(number, str) else [number]
+    whole = board_parameter(parameter) is int
+    parsed = [*_numbers(parameter, values, whole=whole)]
     for number in parsed:
-        if (
-            isinstance(number, bool)
-            or not isinstance(number, int | float)
-            or (kind is int and not isinstance(number, int))
-        ):
-            raise InputError(f"{parameter}: {shown(number)} is not a {'whole number' if kind is int else 'number'}")
+        if isinstance(number, bool) or not isinstance(number, int if whole else int | float):
+            raise InputError(f"{parameter}: {shown(number)} is not a {'whole number' if whole else 'number'}")
     return [*dict.fromkeys(parsed)]
