@@ -45,7 +45,7 @@ _READ_OFF = ("scalar loop", "access by index", "reading")
 
 
 @dataclass(frozen=True, slots=True)
-class KnownError:
+class ErrorEstimate:
     """The known error of one run.
 
     Attributes:
@@ -94,18 +94,18 @@ class KnownError:
         }
 
 
-def known_error_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> KnownError:
+def known_error_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> ErrorEstimate:
     """Return the known error of a run's time, from measurements."""
     board = records.board
     kind = kind_of(records, metrics)
     level, why, neighbours = _neighbours(kind, board, sum(metrics.bus_bytes.values()), cores_at_work(records))
     if level == NOT_MEASURED:
-        return KnownError(kind, level, why, (), (), None, 0, 0)
+        return ErrorEstimate(kind, level, why, (), (), None, 0, 0)
     # A board file with the values of a preset has sources of its own.
     preset = find_preset(board.name)
     half = math.hypot(half_width(level), _ASSUMED_UNCERTAINTY * assumed_part(preset, metrics, bound))
     factor = math.exp(half)
-    return KnownError(
+    return ErrorEstimate(
         kind,
         level,
         why,

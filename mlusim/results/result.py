@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlusim.analysis.by_line import LineTime, time_by_line
 from mlusim.analysis.extrapolation import Extrapolation, extrapolation_of
-from mlusim.analysis.known_error import KnownError, known_error_of
+from mlusim.analysis.known_error import ErrorEstimate, known_error_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
@@ -148,7 +148,7 @@ class Result(RunFigures):
         return lower_bound_of(LogColumns(self.log, self.board), self.metrics)
 
     @cached_property
-    def known(self) -> KnownError:
+    def known(self) -> ErrorEstimate:
         """The known error of the model for this run, from measurements of real boards."""
         return known_error_of(LogColumns(self.log, self.board), self.metrics, self.lower_bound)
 
