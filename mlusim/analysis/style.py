@@ -1,4 +1,4 @@
-"""The common style of pictures, and their reproducible output: equal figures give equal bytes.
+"""The colours of pictures and report pages, and reproducible pictures: equal figures give equal bytes.
 
 The colours are those of Okabe and Ito, which are distinguishable for colour-blind readers. matplotlib is imported
 inside functions only, and pyplot never, so no global state changes.

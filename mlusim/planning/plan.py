@@ -1,8 +1,8 @@
 """`Plan`: a split as data: which task writes which box of the output, in which order, in how much NRAM, and why.
 
 Planners create plans, kernels follow them, and other code prints, draws, checks or compares them. A *unit* is the
-amount of data that one core would ideally process at once. All operators have three tiers: whole units; a unit cut
-along its outer axis; a row cut into chunks.
+amount of data that one core would ideally process at once. Tier 1: tiles are whole units. Tier 2: a unit is cut into
+several tiles. Tier 3: a row is cut into chunks, or a gather or scatter accesses GDRAM for each lookup.
 """
 
 from __future__ import annotations
