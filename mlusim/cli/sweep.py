@@ -33,7 +33,7 @@ from mlusim.cli.provenance import made_by
 from mlusim.cli.sweep_options import SECTIONS, nram_limits_option, several_options, shapes_option
 from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError, flag_of
-from mlusim.files import is_kernel_name, provenance_path
+from mlusim.files import provenance_path
 
 if TYPE_CHECKING:
     from mlusim.explore.axes import Axes
@@ -43,21 +43,6 @@ if TYPE_CHECKING:
 _DASK_S = 10  # time to wait for the scheduler's response
 _PLOT = "time,efficiency,traffic"
 _EXECUTION = ("workers", "retry", "shard", "merge")
-
-
-class SweepGroup(OperatorGroup):
-    """A command per operator, and one for a kernel; `--kernel FILE.py:KERNEL` anywhere is equivalent."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As in click; the value of `--kernel` becomes the first word."""
-        words = [part for word in args for part in (word.split("=", 1) if word.startswith("--kernel=") else [word])]
-        if "--kernel" in words[:-1]:
-            index = words.index("--kernel")
-            kernel_name = words.pop(index + 1)
-            if not is_kernel_name(kernel_name):
-                raise InputError(f"--kernel {kernel_name}: name a file and a function in it, as in kernels.py:add")
-            args = [kernel_name, *words[:index], *words[index + 1 :]]
-        return super().parse_args(ctx, args)
 
 
 def _make_operator(command: Command) -> click.Command:
@@ -331,4 +316,4 @@ def _client(address: str | None, workers: int | None) -> AbstractContextManager[
     return client
 
 
-sweep = SweepGroup("sweep", help=_HELP, make=_make_operator, make_kernel=_make_kernel)
+sweep = OperatorGroup("sweep", help=_HELP, make=_make_operator, make_kernel=_make_kernel)

@@ -13,6 +13,7 @@ _ROWS = "--json prints all rows"
 # By command and option: the option that does what a user expects of it.
 _INSTEAD = {
     ("sweep", "--csv"): _TABLE,
+    ("sweep", "--kernel"): "a kernel is the argument of this command: mlusim sweep FILE.py:KERNEL",
     ("devices", "--device"): "a board is the argument of this command: mlusim devices mlu370-x4",
 } | {(command, "--csv"): _ROWS for command in ("tune", "compare", "validate")}
 _TAKE_RUNS = ("diff", "explain")
@@ -78,10 +79,11 @@ def _other_option(context: click.Context, option: str) -> str:
     kernel, name = context.command.name or "", option.lstrip("-").replace("-", "_")
     if is_kernel_name(kernel) and name in setting_names(kernel):
         return f"; {name} is a parameter of the kernel: --set {name}=VALUE"
+    if instead := _INSTEAD.get((command, option)):
+        return f"; {instead}"
     if what_runs and isinstance(context.command, click.Group):
         return f"; options follow {what_runs}: mlusim {command} {what_runs} {option} ..."
-    instead = _INSTEAD.get((command, option))
-    return f"; {instead}" if instead else ""
+    return ""
 
 
 def _of_compiler(option: str, words: tuple[str, ...]) -> str:

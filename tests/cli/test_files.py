@@ -57,7 +57,7 @@ CLASHES = [
     ((*SWEEP, "-o", "p.csv", "--db", "p.sqlite", "--merge", "p.sqlite"), "is an input"),
     ((*SWEEP, "--db", "sweep.png", "--plot", "time"), "are one file: name two"),
     (
-        ("sweep", "--kernel", "kern.py:kernel", *SHAPE, "--workers", "0", "--db", "kern.py"),
+        ("sweep", "kern.py:kernel", *SHAPE, "--workers", "0", "--db", "kern.py"),
         "kern.py is not an SQLite file of a sweep: name another file",
     ),
 ]

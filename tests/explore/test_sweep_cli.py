@@ -101,15 +101,15 @@ def test_tables_pictures_and_json(folder):
     assert succeed(*TIN_SHIFT, "--no-db", "--quiet") == ""
 
 
-def test_the_kernel_option_may_be_at_any_position(kernels):
+def test_settings_and_launches_of_a_kernel_are_axes(kernels):
     lines = succeed(
-        *("sweep", "--shape", "1000", "--set", "tile=64..128*2", "--kernel", f"{kernels}:add"),
+        *("sweep", f"{kernels}:add", "--shape", "1000", "--set", "tile=64..128*2"),
         *("--dim", "4", "--dim", "4,8,1", "--kind", "union1,BLOCK", "--workers", "0", "--no-db"),
     ).splitlines()
     assert lines[0].split() == ["tile", "dim", "kind", "time", "io_eff.", "bus/min."]
     assert [line.split()[:3] for line in lines[1:3]] == [["64", "4,1,1", "UNION1"], ["64", "4,1,1", "BLOCK"]]
     assert lines[-1] == "8 points: 8 done"
-    assert "--set NAME=VALUES" in succeed("sweep", "--kernel", f"{kernels}:add", "--help")
+    assert "--set NAME=VALUES" in succeed("sweep", f"{kernels}:add", "--help")
 
 
 def test_settings_have_the_type_of_their_default(folder):
@@ -122,7 +122,7 @@ def test_settings_have_the_type_of_their_default(folder):
     )
     rows = json.loads(
         succeed(
-            *("sweep", "--kernel", "k.py:launch", "--shape", "4", "--no-db", "--workers", "0", "--json"),
+            *("sweep", "k.py:launch", "--shape", "4", "--no-db", "--workers", "0", "--json"),
             *("--set", "part=0.25,0.5", "--set", "fast=true,false", "--set", "how=a,b"),
         )
     )["rows"]
@@ -131,7 +131,7 @@ def test_settings_have_the_type_of_their_default(folder):
         (0.25, True, "b"),
         (0.25, False, "a"),
     ]
-    assert fail("sweep", "--kernel", "k.py:launch", "--shape", "4", "--set", "fast=maybe") == (
+    assert fail("sweep", "k.py:launch", "--shape", "4", "--set", "fast=maybe") == (
         "--set fast=maybe: choose true or false"
     )
 
@@ -194,7 +194,7 @@ def test_an_unknown_figure_lists_the_known_ones():
 
 
 def test_sweeps_with_only_failed_or_impossible_points_exit_with_code_1(kernels):
-    text = fail("sweep", "--kernel", f"{kernels}:divides_by_zero", "--shape", "4", "--workers", "0", "--no-db", code=1)
+    text = fail("sweep", f"{kernels}:divides_by_zero", "--shape", "4", "--workers", "0", "--no-db", code=1)
     assert text.startswith("1 of 1 points failed; the first: ")
     assert text.endswith("the kernel raised ZeroDivisionError: division by zero")
     text = fail("sweep", "tin_shift", "--shape", "2,4", "--workers", "0", "--no-db", code=1)
@@ -214,7 +214,9 @@ def test_a_table_has_the_same_columns_if_no_point_is_possible(folder, steady):
 
 def test_an_unknown_operator_is_an_error():
     assert "did you mean tin_shift?" in fail("sweep", "tin_shft", "--shape", "2")
-    assert "name a file and a function in it, as in kernels.py:add" in fail("sweep", "--kernel", "add", "--shape", "2")
+    assert "a kernel is the argument of this command: mlusim sweep FILE.py:KERNEL" in fail(
+        "sweep", "--kernel", "a.py:b"
+    )
 
 
 def test_a_limit_on_nram_for_a_run():

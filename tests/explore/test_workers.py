@@ -21,7 +21,7 @@ NUMBERS = 30
 
 def arguments(kernels, *more, numbers=NUMBERS):
     return (
-        *("sweep", "--kernel", f"{kernels}:slow", "--shape", "1000", "--set", f"number=1..{numbers}+1"),
+        *("sweep", f"{kernels}:slow", "--shape", "1000", "--set", f"number=1..{numbers}+1"),
         *("--db", "points.sqlite", *more),
     )
 
