@@ -81,8 +81,7 @@ class NetBuilder:
         strategy: str | None = None,
     ) -> Variable:
         """Reverse the elements of `x` along each of the axes."""
-        axes = _one_of("flip", axis=axis, dim=dim, dims=dims)
-        return self._add(FLIP, (x,), {"axis": _required("flip", axes)}, name, strategy)
+        return self._add(FLIP, (x,), _one_of("flip", axis=axis, dim=dim, dims=dims), name, strategy)
 
     @explained
     def reverse(
@@ -96,8 +95,7 @@ class NetBuilder:
         strategy: str | None = None,
     ) -> Variable:
         """Alias of flip."""
-        axes = _one_of("reverse", axis=axis, dim=dim, dims=dims)
-        return self._add(REVERSE, (x,), {"axis": _required("reverse", axes)}, name, strategy)
+        return self._add(REVERSE, (x,), _one_of("reverse", axis=axis, dim=dim, dims=dims), name, strategy)
 
     @explained
     def reverse_sequence(
@@ -115,8 +113,7 @@ class NetBuilder:
         """Reverse the first seq_lengths[b] elements of batch entry b along seq_axis (1; batch_axis 0)."""
         seq = _one_of("reverse_sequence", seq_axis=seq_axis, seq_dim=seq_dim)
         batch = _one_of("reverse_sequence", batch_axis=batch_axis, batch_dim=batch_dim)
-        attributes = {"seq_axis": 1 if seq is None else seq, "batch_axis": 0 if batch is None else batch}
-        return self._add(REVERSE_SEQUENCE, (x, seq_lengths), attributes, name, strategy)
+        return self._add(REVERSE_SEQUENCE, (x, seq_lengths), seq | batch, name, strategy)
 
     @explained
     def gather(
@@ -130,8 +127,7 @@ class NetBuilder:
         strategy: str | None = None,
     ) -> Variable:
         """out[i] = x[i with coordinate `axis` (0) replaced by index[i]]."""
-        chosen = _one_of("gather", axis=axis, dim=dim)
-        return self._add(GATHER, (x, index), {"axis": 0 if chosen is None else chosen}, name, strategy)
+        return self._add(GATHER, (x, index), _one_of("gather", axis=axis, dim=dim), name, strategy)
 
     @explained
     def gather_nd(
@@ -150,7 +146,7 @@ class NetBuilder:
 
         `mode` and `batch_dims` are those of `ops.gather_nd`.
         """
-        attributes = {"axes": _one_of("gather_nd", axes=axes, dims=dims), "mode": mode, "batch_dims": batch_dims}
+        attributes = _one_of("gather_nd", axes=axes, dims=dims) | {"mode": mode, "batch_dims": batch_dims}
         return self._add(GATHER_ND, (x, index), attributes, name, strategy)
 
     @explained
@@ -165,8 +161,7 @@ class NetBuilder:
         strategy: str | None = None,
     ) -> Variable:
         """Select slices of `x` along `axis` (0) by a list of indices."""
-        chosen = _one_of("index_select", axis=axis, dim=dim)
-        return self._add(INDEX_SELECT, (x, index), {"axis": 0 if chosen is None else chosen}, name, strategy)
+        return self._add(INDEX_SELECT, (x, index), _one_of("index_select", axis=axis, dim=dim), name, strategy)
 
     @explained
     def scatter(
@@ -181,8 +176,7 @@ class NetBuilder:
         strategy: str | None = None,
     ) -> Variable:
         """A copy of `x` with out[i with coordinate `axis` (0) replaced by index[i]] = src[i]; the last one wins."""
-        chosen = _one_of("scatter", axis=axis, dim=dim)
-        return self._add(SCATTER, (x, index, src), {"axis": 0 if chosen is None else chosen}, name, strategy)
+        return self._add(SCATTER, (x, index, src), _one_of("scatter", axis=axis, dim=dim), name, strategy)
 
     @explained
     def scatter_nd(
@@ -198,7 +192,7 @@ class NetBuilder:
         strategy: str | None = None,
     ) -> Variable:
         """As scatter, with several coordinates replaced (by default the first ones); `mode` as in `ops.scatter_nd`."""
-        attributes = {"axes": _one_of("scatter_nd", axes=axes, dims=dims), "mode": mode}
+        attributes = _one_of("scatter_nd", axes=axes, dims=dims) | {"mode": mode}
         return self._add(SCATTER_ND, (x, index, src), attributes, name, strategy)
 
     @explained
@@ -348,16 +342,10 @@ class NetBuilder:
         return variable
 
 
-def _one_of(operator: str, **arguments: Any) -> Any:
-    """Return the one argument that is not None among aliases; None if there is none."""
-    passed = {name: value for name, value in arguments.items() if value is not None}
+def _one_of(operator: str, **aliases: Any) -> dict[str, Any]:
+    """Return the one argument that is not None, under the first of its names; empty if there is none."""
+    passed = {name: value for name, value in aliases.items() if value is not None}
     if len(passed) > 1:
         both = " and ".join(f"{name}={shown(value)}" for name, value in passed.items())
         raise InputError(f"{operator}: {both} are names of one argument: pass one of them")
-    return next(iter(passed.values()), None)
-
-
-def _required(operator: str, axes: Any) -> Any:
-    if axes is None:
-        raise InputError(f"{operator}: axis is missing: an axis or a list of them; [] for a plain copy")
-    return axes
+    return {next(iter(aliases)): value for value in passed.values()}
