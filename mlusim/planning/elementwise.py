@@ -74,11 +74,12 @@ def plan_elementwise(
         candidate for name, blocks in largest_tiles.items() for candidate in _candidates(work, name, blocks)
     )
     chosen = next(iter(fastest.values()))
-    buffers, elements = _BUFFERS[chosen.strategy], work.elements(chosen.tiles)
-    starts, stops = (bounds * work.block for bounds in cut_evenly(work.blocks, chosen.tiles))
+    tiles = chosen.split
+    buffers, elements = _BUFFERS[chosen.strategy], work.elements(tiles)
+    starts, stops = (bounds * work.block for bounds in cut_evenly(work.blocks, tiles))
     stops[-1] = count
     nram_bytes = buffers * work.tile_bytes * elements
-    tiles_per_task = ceil_div(chosen.tiles, chosen.tasks)
+    tiles_per_task = ceil_div(tiles, chosen.tasks)
     share = ceil_div(count, chosen.tasks)
     return Plan(
         operator=operator,
@@ -95,7 +96,7 @@ def plan_elementwise(
                 f"{group_digits(largest_tiles[chosen.strategy] * work.block)} elements"
             ),
             (
-                f"{group_digits(count)} elements = {group_digits(work.blocks)} blocks = {group_digits(chosen.tiles)} "
+                f"{group_digits(count)} elements = {group_digits(work.blocks)} blocks = {group_digits(tiles)} "
                 f"tiles of up to {group_digits(elements)} elements"
             ),
         ),
@@ -105,7 +106,7 @@ def plan_elementwise(
         dim=(chosen.tasks, 1, 1),
         output_shape=(count,),
         itemsize=written_bytes,
-        tiles=Tiles(in_runs(chosen.tiles, chosen.tasks), starts[:, None], stops[:, None], nram_bytes),
+        tiles=Tiles(in_runs(tiles, chosen.tasks), starts[:, None], stops[:, None], nram_bytes),
         nram_bytes=nram_bytes,
         parameters=ElementwiseParameters(overlapped=buffers == 2, elements=elements, block=work.block),
         predicted_ps=chosen.predicted_ps,
@@ -162,8 +163,8 @@ def _largest_tiles(work: _Work, strategy: str, operator: str) -> dict[str, int]:
     return fitting
 
 
-def _candidates(work: _Work, strategy: str, largest_tile: int) -> Iterator[Candidate[None]]:
-    """Yield candidates with a few task and tile counts: fewer tiles are larger, more tiles overlap better."""
+def _candidates(work: _Work, strategy: str, largest_tile: int) -> Iterator[Candidate[int]]:
+    """Yield candidates of some task counts and, as splits, tile counts: fewer tiles are larger, more overlap better."""
     for tasks in task_counts(work.board, work.blocks):
         share = ceil_div(work.blocks, tasks)
         fewest = ceil_div(share, largest_tile)
@@ -171,7 +172,7 @@ def _candidates(work: _Work, strategy: str, largest_tile: int) -> Iterator[Candi
             if per_task <= share:
                 tiles = min(tasks * per_task, work.blocks)
                 predicted = _predicted_ps(work, strategy, tasks, tiles)
-                yield Candidate(strategy=strategy, predicted_ps=predicted, tasks=tasks, tiles=tiles, split=None)
+                yield Candidate(strategy=strategy, predicted_ps=predicted, tasks=tasks, operations=tiles, split=tiles)
 
 
 def _predicted_ps(work: _Work, strategy: str, tasks: int, tiles: int) -> int:

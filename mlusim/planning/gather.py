@@ -216,7 +216,7 @@ def _slab_candidate(problem: LookupProblem, shared_sizes: Extents, gathered_size
         strategy="slab",
         predicted_ps=_slab_ps(problem, sizes, slab_box, arithmetic, method),
         tasks=min(board.cores, tiles),
-        tiles=tiles,
+        operations=tiles,
         split=LookupSplit(
             tier=1 if is_whole else 2,
             sizes=sizes,
@@ -347,7 +347,7 @@ def _row_candidate(
         strategy="rows",
         predicted_ps=predict_serial_ps(grid, stages),
         tasks=grid.tasks,
-        tiles=tiles,
+        operations=tiles,
         split=LookupSplit(
             tier=3,
             sizes=sizes,

@@ -214,7 +214,7 @@ def _candidates(
                 predicted = predict_ps(grid, cost, overlapped=overlapped, queued=queued)
                 split = _Split(method=method, overlapped=overlapped, cut=cut)
                 candidates.append(
-                    Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split)
+                    Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, operations=cut.tiles, split=split)
                 )
     return candidates
 

@@ -267,7 +267,7 @@ def _candidates(
         )
         split = _Split(overlapped=overlapped, cut=cut)
         candidates.append(
-            Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split)
+            Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, operations=cut.tiles, split=split)
         )
     return candidates
 

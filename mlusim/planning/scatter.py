@@ -180,7 +180,7 @@ def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
         strategy="slab",
         predicted_ps=predict_serial_ps(grid, _copied(problem, sizes)),
         tasks=grid.tasks,
-        tiles=2 * tiles,
+        operations=2 * tiles,
         split=_Split(
             tier=1 if tiles <= 1 or elements * problem.itemsize <= board.nram_usable_bytes else 2,
             sizes=sizes,
@@ -263,7 +263,7 @@ def _slab_candidate(problem: LookupProblem, sizes: Extents, parts: int = 1) -> I
             strategy="slab",
             predicted_ps=predict_serial_ps(grid, _copied(problem, sizes), rounds=updates, times=chunk.count),
             tasks=grid.tasks,
-            tiles=tiles * (2 + chunk.count * (3 + arithmetic.instructions(board))),
+            operations=tiles * (2 + chunk.count * (3 + arithmetic.instructions(board))),
             split=_Split(
                 tier=1 if sizes[first:] == shape[first:] else 2,
                 sizes=sizes,
@@ -327,7 +327,7 @@ def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> 
             strategy="rows",
             predicted_ps=predict_serial_ps(grid, copied, rounds=updates, times=chunk.count),
             tasks=grid.tasks,
-            tiles=count * (2 * tiles + chunk.count * (3 + arithmetic.instructions(board))),
+            operations=count * (2 * tiles + chunk.count * (3 + arithmetic.instructions(board))),
             split=_Split(
                 tier=3,
                 sizes=sizes,

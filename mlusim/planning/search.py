@@ -16,7 +16,7 @@ from mlusim.units import format_us
 
 Split = TypeVar("Split")
 
-# Predictions within this ratio count as equal: then more tasks and fewer tiles decide.
+# Predictions within this ratio count as equal: then more tasks and fewer operations decide.
 NEAR = 1.005
 
 # Fractions (1/n) of NRAM to try for tiles.
@@ -33,22 +33,22 @@ class Candidate(Generic[Split]):
         strategy: the name of its strategy.
         predicted_ps: its predicted time.
         tasks: number of tasks.
-        tiles: number of tiles; for a scatter, whose tiles take different numbers of operations, that of operations.
+        operations: number of operations; of tiles, if all tiles take equally many.
         split: the planner's data for building the plan.
     """
 
     strategy: str
     predicted_ps: int
     tasks: int
-    tiles: int
+    operations: int
     split: Split
 
 
 def best(candidates: Sequence[Candidate[Split]]) -> Candidate[Split]:
-    """Return the fastest candidate; among those within `NEAR` of it, prefer more tasks, then fewer tiles."""
+    """Return the fastest candidate; among those within `NEAR` of it, prefer more tasks, then fewer operations."""
     limit = NEAR * min(candidate.predicted_ps for candidate in candidates)
     near = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
-    return min(near, key=lambda candidate: (-candidate.tasks, candidate.tiles, candidate.predicted_ps))
+    return min(near, key=lambda candidate: (-candidate.tasks, candidate.operations, candidate.predicted_ps))
 
 
 def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candidate[Split]]:

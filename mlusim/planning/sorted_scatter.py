@@ -168,7 +168,7 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
         predicted_ps=sorting_ps(problem, binning, arithmetic) + board.queued_kernel_gap_ps + second_ps,
         tasks=min(board.cores, bins),
         # Operations besides the address arithmetic: 6 for each chunk, 4 for each region, 3 for each list of updates.
-        tiles=binning.chunks * (6 + arithmetic.instructions(board)) + tiles * 4 + updates * 3,
+        operations=binning.chunks * (6 + arithmetic.instructions(board)) + tiles * 4 + updates * 3,
         split=SortedSplit(
             tier=tier,
             sizes=(tile,),

@@ -54,7 +54,7 @@ def _candidate(plan: Plan) -> Candidate[Plan]:
         strategy=plan.strategy,
         predicted_ps=predict_tin_shift_ps(plan),
         tasks=plan.tasks,
-        tiles=len(plan.tiles),
+        operations=len(plan.tiles),
         split=plan,
     )
 
@@ -155,6 +155,8 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
             tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
             predicted = predict_ps(grid, tile, overlapped=buffers > 1)
             candidates.append(
-                Candidate(strategy="", predicted_ps=predicted, tasks=grid.tasks, tiles=tiles, split=(segments, blocks))
+                Candidate(
+                    strategy="", predicted_ps=predicted, tasks=grid.tasks, operations=tiles, split=(segments, blocks)
+                )
             )
     return best(candidates).split

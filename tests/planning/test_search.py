@@ -17,19 +17,19 @@ from mlusim.planning.search import NEAR, Candidate, best, best_by_strategy, frac
 X4 = board("mlu370-x4")
 
 
-def candidate(predicted_ps: int, tasks: int, tiles: int, strategy: str = "one") -> Candidate[str]:
-    return Candidate(strategy=strategy, predicted_ps=predicted_ps, tasks=tasks, tiles=tiles, split="")
+def candidate(predicted_ps: int, tasks: int, operations: int, strategy: str = "one") -> Candidate[str]:
+    return Candidate(strategy=strategy, predicted_ps=predicted_ps, tasks=tasks, operations=operations, split="")
 
 
-def test_near_predictions_prefer_more_tasks_then_fewer_tiles():
+def test_near_predictions_prefer_more_tasks_then_fewer_operations():
     near = round(1_000_000 * NEAR) - 1
-    few, many, more_tiles, slow = (
+    few, many, more_operations, slow = (
         candidate(1_000_000, 4, 4),
         candidate(near, 8, 8),
         candidate(1_000_000, 8, 16),
         candidate(1_100_000, 32, 32),
     )
-    assert best([few, many, more_tiles, slow]) is many
+    assert best([few, many, more_operations, slow]) is many
     assert best([few, slow]) is few
 
 
