@@ -18,6 +18,8 @@ _OF_BOARD = frozenset((FUNCTION_WORD, ENTRY_WORD, "__mlusim_device"))
 _EITHER = frozenset(("constexpr", "consteval"))
 _STREAMS = frozenset(("cout", "cerr", "clog", "cin"))
 _NONE = frozenset(("typedef", "using", "operator", "="))
+# Words that take brackets, and are no names of functions.
+_OPERATORS = frozenset(("decltype", "noexcept", "sizeof", "alignof", "explicit", "requires"))
 # Words after which a name and a bracket are a call.
 _BEFORE_CALLS = frozenset(("return", "else", "do", "case", "throw", "co_return"))
 
@@ -77,7 +79,8 @@ def _functions(source: Source) -> Iterator[tuple[int, bool]]:
             elif kind == CODE:
                 position = source.matching(position)
         elif token.text == "(" and token.kind == "other":
-            if position and tokens[position - 1].kind == "word":
+            before = tokens[position - 1]
+            if position and before.kind == "word" and before.text not in _OPERATORS:
                 yield position, bool(closing)
             position = source.matching(position)
         position += 1

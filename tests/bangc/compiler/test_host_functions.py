@@ -63,10 +63,13 @@ def test_a_function_of_the_board_is_none_of_the_host(text: str, tmp_path: Path) 
         "auto f = [](float x) { return x; }; y[0] = f(1);",
         "S s; y[0] = s.f(1);",
         "y[0] = std::is_same<float, int>::value;",
+        "decltype(1.f) one = 1; y[0] = one;",
     ],
 )
 def test_a_name_that_means_something_else_is_no_call(call: str, tmp_path: Path) -> None:
     text = (
+        "template <class T, class = void> struct Has {};\n"
+        "template <class T> struct Has<T, std::void_t<decltype(T().f(0))>> {};\n"
         "float f(float x) { return x; }\nfloat is_same(float x) { return f(x); }\n"
         "struct S { __mlu_func__ float f(float x) { return x; } };\n"
         f"__mlu_entry__ void k(float *y) {{ {call} }}\n"
