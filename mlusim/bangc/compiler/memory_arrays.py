@@ -55,6 +55,7 @@ class MemoryArrays:
             self.rewrite_type(index)
         body = without_attributes(tokens[start:stop])
         is_global = marker.text in _VARIABLES and at_file_scope and _is_global(tokens[start:stop])
+        is_constant = is_global and _is_constant(body)
         is_static_member = in_class and marker.text not in _VARIABLES and any(token.text == "static" for token in body)
         if (
             stop >= len(tokens)
@@ -96,6 +97,8 @@ class MemoryArrays:
         for declarator in declarators:
             if declarator[0].text in ("*", "&", "("):
                 new.append(f"{base} {joined(declarator)};")
+            elif is_constant:
+                new.append(self._constant(kind, base, declarator, marker))
             else:
                 is_new = not at_file_scope or self._is_new(scope, declarator, external=external)
                 new.append(self._declared(kind, base, declarator, marker, is_new=is_new, external=external))
@@ -184,6 +187,14 @@ class MemoryArrays:
             f"{self._storage} mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
         )
 
+    def _constant(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
+        """Return a constant without bounds: in GDRAM if it is a record; others stay constant expressions."""
+        name, initial = declarator[0].text, joined(declarator[1:])
+        self._number += 1
+        value, where = f"mlusim_i{self._number}", f"{kind}, {quoted(name)}, {quoted(marker.file)}, {marker.line}"
+        made = f"static ::mlusim::Constant<decltype({value})> {name} = ::mlusim::constant({value}, {where});"
+        return f"static {base} {value} {initial}; {made}"
+
     @staticmethod
     def _template(kind: int, header: str, base: str, declarator: list[Token], marker: Token) -> str:
         """Return a template of references: each instance is initialised, and so placed, when the file is loaded."""
@@ -219,14 +230,20 @@ def _end_of_template_parameters(words: list[Token]) -> int:
 def _is_global(declaration: list[Token]) -> bool:
     """Return whether a declaration with a word of `_VARIABLES` is of variables that need an address in GDRAM.
 
-    Functions may have these words, too. Constants without bounds stay constant expressions.
+    Functions may have these words, too.
     """
     words = [token.text for token in declaration]
     if "template" in words or "constexpr" in words or any(word in SPACES and word not in _VARIABLES for word in words):
         return False
-    is_constant = "const" in words or "__mlusim_const" in words
     body = without_attributes(declaration)
-    return _is_variable(body) and ("[" in words or not is_constant) and not _is_of_class(body)
+    has_value = any(word in words for word in ("=", "{"))
+    return _is_variable(body) and (has_value or not _is_constant(body)) and not _is_of_class(body)
+
+
+def _is_constant(body: list[Token]) -> bool:
+    """Return whether a declaration is of constants without bounds."""
+    words = [token.text for token in body]
+    return "[" not in words and ("const" in words or "__mlusim_const" in words)
 
 
 def _is_of_class(body: list[Token]) -> bool:

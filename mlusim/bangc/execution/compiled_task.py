@@ -195,7 +195,8 @@ class CompiledTask:
                 )
         is_of_file = 0 <= address - self.image.base < self.image.size
         if is_of_file or self.on_stack(address):
-            whose = "a variable of the file without a memory space" if is_of_file else "a local variable of the task"
+            of_file = "a variable of the file without a memory space (constexpr ones have none)"
+            whose = of_file if is_of_file else "a local variable of the task"
             return (
                 f"address {address:#x} is that of {whose}: instructions take arrays with a memory space; declare it "
                 "with __nram__, or another one"

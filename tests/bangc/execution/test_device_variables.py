@@ -43,6 +43,11 @@ def test_all_cores_and_launches_share_them(module: Module, again: bool) -> None:
     assert not [hint for hint in report.hints if hint.kind == "unused"]
 
 
+def test_constant_records_are_in_gdram(module: Module) -> None:
+    result = mlusim.run(module["records"], mlusim.Output((5,), "int32"), dim=1, kind="BLOCK", check=True)
+    assert result.output.tolist() == [30, 40, 70, 80, 110]
+
+
 def test_the_checker_finds_their_races(module: Module) -> None:
     device = Device()
     device.launch(module["races"], dim=4, kind="UNION1")

@@ -272,6 +272,13 @@ MLUSIM_PLAIN inline T *array_in_memory(uint64_t kind, const char *name, const ch
     else return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, owner, initial));
 }
 
+// A constant at file scope: a record in memory, or a number.
+template <class T> using Constant = std::conditional_t<std::is_class<T>::value || std::is_union<T>::value, T &, T>;
+template <class T> MLUSIM_PLAIN constexpr Constant<T> constant(T &value, uint64_t kind, const char *name, const char *file, int line) {
+    if constexpr (std::is_reference<Constant<T>>::value) return *array_in_memory<T>(kind, name, file, line, "", &value);
+    else return value;
+}
+
 // The address of an array that another file defines with its size; `reference` is set when that file is initialised.
 template <class T> MLUSIM_PLAIN inline T *array_elsewhere(uint64_t kind, const char *name, T **reference) {
     return reinterpret_cast<T *>(mlusim_find(kind, name, reinterpret_cast<void **>(reference)));
