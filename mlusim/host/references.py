@@ -17,7 +17,7 @@ from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.results.memory_state import Repeat
 from mlusim.verifier.findings import Finding
-from mlusim.verifier.reference import differs
+from mlusim.verifier.wrong_values import differs
 
 Reference = (
     Array | Callable[..., Any] | tuple[Array | None, ...] | list[Array | None] | Mapping[str, Array | None] | None

@@ -98,8 +98,8 @@ def check_log(
         findings += wrong
         for find in (find_locks_left, find_unused, find_unread, find_stale, find_overlapping_copies, find_unawaited):
             findings += find(run)
-        # If the rows accessed are unknown, so is what a sync protects.
-        if not (races or released or run.accesses.unknown):
+        # If the bytes accessed are wrong or unknown, so is what a sync protects.
+        if not (races or released or uninitialised or run.accesses.unknown):
             findings += find_redundant(run)
     if left:
         findings += find_left(log)

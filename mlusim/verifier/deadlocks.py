@@ -132,9 +132,10 @@ def _passed_alone(run: Run, waiting: Integers) -> list[str]:
                 continue
             own = np.arange(order.first[task], order.first[task + 1])
             own = own[np.isin(order.op[own], list(codes)) & ~np.isin(own, waiting)]
-            passed = own[np.flatnonzero(np.cumsum(order.op[own] == same[0]) == turn)]
-            passed = passed[order.op[passed] != same[0]][:1].tolist()
-            for other in passed:
+            turns = np.cumsum(order.op[own] == same[0])
+            # The barrier after as many, or else the last one before it.
+            later, earlier = (own[(order.op[own] != same[0]) & when] for when in (turns == turn, turns < turn))
+            for other in (*later[:1].tolist(), *earlier[-1:].tolist()):
                 site = run.site(int(order.record[other]), "passed")
                 return [f"{site.call(f'{name}()')} in place of {site.call(f'{site.operation}()')} at {site.location}"]
     return []

@@ -17,6 +17,7 @@ from mlusim.verifier.source_file import SourceLine, either_of, function_around, 
 ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.
 PRIVATE = ("nram", "wram", "ldram")
+WRONG_OPERANDS = "correct the operands at"
 
 # Descriptions of the kinds, in report order: causes before consequences.
 _ERRORS = {

@@ -22,7 +22,7 @@ def test_the_wrong_half_of_a_buffer_is_one_finding():
 
     finding = the_only_error(ping_pong, X, Output.like(X), **ONE)
     assert finding.kind == "uninitialised"
-    assert kinds_of(finding) == ["race"]
+    assert kinds_of(finding) == ["race", "unread"]
 
 
 def test_an_uninitialised_address_explains_the_access_error():

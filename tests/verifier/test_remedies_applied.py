@@ -62,19 +62,46 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ("butterflies-a", "read b, or correct the destination at {0}:24: nothing reads what it writes"),
         (
             "sums_and_counts-last",
-            "check the operation that made these bytes: begin at {0}:13, in the loop at {0}:11; nothing reads row[63, ",
+            "check {0}:13, in the loop at {0}:11 first: nothing reads row[63, ",
         ),
         (
             "every_other-odd",
-            "check the operation that made these bytes: begin at {0}:9; nothing reads part of x[0:1009]",
+            "check {0}:9 first: nothing reads part of x[0:1009]",
         ),
         (
             "two_stage_sum-few",
             (
-                "check the operations that made these bytes, at {0}:9, {0}:10, {0}:11, {0}:15, {0}:17 and {0}:18: "
-                "begin at {0}:17, in the loop at {0}:16; nothing reads part[3, 0:32]"
+                "check {0}:17, in the loop at {0}:16 first: nothing reads part[3, 0:32]; "
+                "these bytes were made at {0}:9, {0}:10, {0}:11, {0}:15, {0}:17 and {0}:18"
             ),
         ),
+        ("group_norm-step", "give each task bytes of its own: see the bounds of the loop at {0}:12"),
+        ("group_norm-index", "check {0}:25, in the loop at {0}:24 first: nothing reads g[4:16]; "),
+        ("rotary-half", "correct the part of res at {0}:23: it replaces what was written there before anything reads"),
+        (
+            "linear_rnn-slot",
+            "correct the part of given at {0}:17 or {0}:20: the first of them replaces what was written there before",
+        ),
+        ("linear_rnn-mslot", "correct the part of made at {0}:23 or {0}:21, which writes these bytes only later"),
+        ("kmeans-zero", "write these bytes before {0}:22 "),
+        (
+            "kmeans-s",
+            "correct the operands at {0}:25: it replaces what add wrote to acc at {0}:25 before anything reads",
+        ),
+        ("gemv_split_k-ipu", "`await core.sync_cluster()` in place of `await core.sync_all_ipu_within_cluster()` at"),
+        (
+            "gemv_split_k-dup",
+            "correct the operands at {0}:27: it replaces what add wrote to total at {0}:27 before anything reads it",
+        ),
+        ("batch_norm-slot", "correct the part of stats at {0}:16 or {0}:17: other bytes of it are never written"),
+        ("batch_norm-nobar", "`await core.sync_all()` in the cores, once before the loop at {0}:21"),
+        (
+            "batch_norm-acc",
+            "correct the operands at {0}:15: it replaces what add wrote to acc2 at {0}:15 before anything reads it",
+        ),
+        ("batch_norm-few", "check {0}:22 and {0}:23, in the loop at {0}:21 first: nothing reads stats[0, 0:2, 0:96]; "),
+        ("life-same", "write work, which is never written, in place of out at {0}:24"),
+        ("life-nobar", "`await core.sync_all()` in the cores, at the end of the loop at {0}:11"),
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],
 )

@@ -79,12 +79,9 @@ def test_a_wrong_value_names_every_line_that_made_it_through_registers_too():
     )
     loop = f"test_unread_and_wrong.py:{rows_by_registers.__code__.co_firstlineno + 3}"
     assert finding.remedy == (
-        f"check the operations that made these bytes, at {load}, {multiply} and {total}: "
-        f"begin at {load}, in the loop at {loop}; nothing reads x[1:8, 0:8]"
+        f"check {load}, in the loop at {loop} first: nothing reads x[1:8, 0:8]; "
+        f"these bytes were made at {load}, {multiply} and {total}"
     )
-
-
-NOT_THERE = "where those beside it, which are right, were not made"
 
 
 async def scaled_rows(core, x, factors, out, fault=""):
@@ -107,8 +104,8 @@ async def scaled_rows(core, x, factors, out, fault=""):
         (
             "first factor",
             (
-                "check the operations that made these bytes, at {2}, {4}, {5} and {7}: "
-                "begin at {5}, in the loop at {3}; nothing reads factor[1:8]"
+                "check {5}, in the loop at {3} first: nothing reads factor[1:8]; "
+                "these bytes were made at {2}, {4}, {5} and {7}"
             ),
         ),
         (
@@ -117,7 +114,10 @@ async def scaled_rows(core, x, factors, out, fault=""):
         ),
         (
             "once more",
-            "check the operations that made these bytes, at {2}, {4}, {5}, {7} and {9}: first {9}, " + NOT_THERE,
+            (
+                "check {9} first: those beside it, which are right, were not made there; "
+                "these bytes were made at {2}, {4}, {5}, {7} and {9}"
+            ),
         ),
     ],
 )

@@ -15,6 +15,7 @@ from mlusim.verifier.consequences.one_fault import (
     missing_share,
     of_two_launches,
     stopped_at,
+    writes_in_place_of,
     wrong_stage,
 )
 from mlusim.verifier.findings import PRIVATE, Finding, outermost_loop
@@ -200,9 +201,12 @@ def _unread(cause: Finding, unread: Finding) -> bool:
         return True
     if lacks_write(cause):
         return unread.times > 1 or unread.sites[0].owner == cause.sites[0].owner
-    races = (race for race in cause.unfolded if race.kind == "race")
-    same = (race for race in races if race.fields["buffer"] == unread.fields["buffer"])
-    return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in same)
+    same = [part for part in cause.unfolded if part.fields.get("buffer") == unread.fields["buffer"]]
+    if cause.kind == "uninitialised" or any(part.fields.get("replaces_unread") for part in same):
+        # The part of the buffer is wrong.
+        return bool(same)
+    races = (race for race in same if race.kind == "race")
+    return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in races)
 
 
 def _unused(cause: Finding, unused: Finding) -> bool:
@@ -275,7 +279,7 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "never-written":
         # Nothing writes either, or as much is missing of both.
         return not (gap.sites or cause.sites) or (bool(gap.sites and cause.sites) and _share(cause) == _share(gap))
-    if of_two_launches(cause, gap):
+    if of_two_launches(cause, gap) or writes_in_place_of(cause, gap):
         return True
     if cause.kind == "uninitialised":
         findings = cause.unfolded if _races(cause) else cause.folded

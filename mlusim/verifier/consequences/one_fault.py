@@ -32,6 +32,12 @@ def of_two_launches(cause: Finding, gap: Finding) -> bool:
     return both_write and not gap.sites and gap.nbytes == cause.nbytes * cause.times
 
 
+def writes_in_place_of(cause: Finding, gap: Finding) -> bool:
+    """Return whether a task writes what another one reads, while nobody writes a second tensor of the same size."""
+    overwrites = cause.kind == "task-race" and cause.sites[-1].role == "writes" and not cause.writes_twice
+    return overwrites and not gap.sites and gap.nbytes == cause.fields["of_bytes"]
+
+
 def lacks_write(cause: Finding) -> bool:
     """Return whether a core reads a buffer of its own before anything writes any of it."""
     return cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and not cause.fields["beside_line"]

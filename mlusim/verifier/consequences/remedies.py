@@ -6,8 +6,15 @@ from collections.abc import Callable
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.consequences.causes import has_wrong_part
-from mlusim.verifier.consequences.one_fault import exchanged, lacks_load, of_two_launches, stopped_at, wrong_stage
-from mlusim.verifier.findings import Finding, Site, in_one_function, outermost_loop, wrong_part
+from mlusim.verifier.consequences.one_fault import (
+    exchanged,
+    lacks_load,
+    of_two_launches,
+    stopped_at,
+    writes_in_place_of,
+    wrong_stage,
+)
+from mlusim.verifier.findings import WRONG_OPERANDS, Finding, Site, in_one_function, outermost_loop, wrong_part
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
@@ -51,12 +58,16 @@ def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     if cause.kind != "hang":
         return None
     sync, late, where = (consequence.fields["sync"], consequence.sites[-1], consequence.fields["where"])
+    barriers = cause.fields.get("barriers", ())
+    if sync == "sync_cluster" and barriers == ["sync_all"]:
+        # The wider one orders them, too.
+        sync = "sync_all"
     who = "memory cores" if late.task == "memory core" else "cores"
-    if consequence.fields["passed"] != 0:
-        at_end = where.startswith("at the end of the loop") and sync in cause.fields.get("barriers", ())
+    at_end = where.startswith("at the end of the loop") and sync in barriers
+    if at_end or consequence.fields["passed"] != 0:
         return (f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies) if at_end else None
     is_precise = any(words in cause.remedy for words in ("once before", "reach the barrier", "at the beginning"))
-    if is_precise or sync not in cause.fields.get("barriers", ()):
+    if is_precise or sync not in barriers:
         return None
     if skipped := _skipped(cause, sync, late):
         return f"let all {who} reach the barrier {skipped}", *cause.remedies
@@ -103,6 +114,9 @@ def _race_of_tasks(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
 def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Nothing reads the result of an operation: its store is missing, or it comes too late."""
     late, buffer = consequence.sites[0], consequence.fields["buffer"]
+    replaced_at = consequence.fields["replaced_at"]
+    if cause.remedy.startswith((wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")):
+        return None
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
         return order, *cause.remedies
@@ -114,7 +128,7 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         return part, *cause.remedies
     if cause.kind != "never-written":
         nothing = f"nothing reads what {late.operation} writes to {buffer} at {late.location}"
-        if replaced_at := consequence.fields["replaced_at"]:
+        if replaced_at:
             used = f"correct the destination at {replaced_at} or {late.location}: {nothing}"
         elif cause.kind == "uninitialised":
             lacks, before = cause.fields["buffer"], cause.sites[0].location
@@ -166,6 +180,9 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
     unwritten = consequence.fields["tensor"]
     if of_two_launches(cause, consequence):
         return f"pass {unwritten}, which is never written, to one of the two launches", *cause.remedies
+    if writes_in_place_of(cause, consequence):
+        at = f"in place of {cause.fields['buffer']} at {cause.sites[-1].location}"
+        return f"write {unwritten}, which is never written, {at}", *cause.remedies
     elsewhere = cause.fields.get("buffer") != unwritten
     if cause.kind not in ("written-again", "task-race") or (
         cause.kind == "task-race" and elsewhere and not consequence.sites

@@ -98,6 +98,7 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
     where = remedies.where(pair)[0] if sync in BARRIERS else ""
     region, nbytes = pair.region()
     fields = {"sync": sync, "buffer": pair.buffer, "polled": USE_ATOMICS in choices, "passed": pair.segments[1]}
+    fields["of_bytes"] = pair.run.log.allocations[pair.allocations[0]].nbytes
     fields["splits_twice"] = is_split_twice(pair)
     fields["barrier_of_cores"] = barrier_of_cores(pair)
     fields["where"] = where

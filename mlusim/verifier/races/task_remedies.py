@@ -55,7 +55,7 @@ class TaskRemedies:
             return self._of_update(pair, one_job=jobs[0] == jobs[1])
         special, general = self._other_order(pair)
         if jobs[0] != jobs[1]:
-            return _between_jobs(self.run.log.launches[jobs[0][0]].kind, special, general)
+            return _between_jobs(pair, self.run.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(pair)
         where, between_barriers = self.where(pair)
         wider = wider_barrier(pair, sync)
@@ -356,9 +356,9 @@ def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:
     return "synchronize", "launches on different queues are not ordered", choices
 
 
-def _between_jobs(kind: str, special: list[str], general: list[str]) -> tuple[str, str, list[str]]:
+def _between_jobs(pair: Pair, kind: str, special: list[str], general: list[str]) -> tuple[str, str, list[str]]:
     """Return what `TaskRemedies.of` does for tasks of different jobs of a launch; `kind`: its task type."""
-    choices = [*special, _OWN_BYTES, *general, "split the kernel into two launches on one queue"]
+    choices = [*special, _split_at(pair), *general, "split the kernel into two launches on one queue"]
     if kind == "BLOCK":
         return "", "BLOCK tasks are not ordered, not even those that share a core", choices
     choices.append("launch both tasks in one job: a union of more clusters")

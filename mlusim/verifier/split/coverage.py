@@ -89,16 +89,19 @@ class Coverage:
         rewrites = self._most_in_a_launch(cells, joined, is_run, once) + more
         allowed = _is_named(allocation, self.rewrites)
         several = rewrites > 1
-        if several.any() and not (allowed or allocation.workspace):
-            overwrites = Overwrites(self.run)
-            rewrites = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several) + more
         # Launches are not expected to write parts that were not passed to them.
         windowed = (kind == _WINDOW).any()
         expected = cells.count(kind == _WINDOW) > 0 if windowed else np.ones(len(cells), bool)
+        gaps = (writes == 0) & expected
+        is_partial = _is_named(allocation, self.partial) and bool(writes.any())
+        if several.any() and not (allowed or allocation.workspace):
+            has_gaps = not is_partial and bool(gaps.any())
+            lost = Overwrites(self.run).count(cells, joined, np.flatnonzero(is_run), several, has_gaps=has_gaps)
+            rewrites = 1 + lost + more
         use = replace(
             self._reads(identity, allocation, cells, reads, is_input=False),
             bytes_written=cells.total(writes),
-            unwritten_bytes=cells.total((writes == 0) & expected),
+            unwritten_bytes=cells.total(gaps),
             rewritten_bytes=cells.total(rewrites > 1),
             updated_bytes=cells.total(several & (rewrites <= 1)),
             expected_bytes=cells.total(expected),
@@ -107,10 +110,9 @@ class Coverage:
         is_workspace = allocation.workspace and identity not in self.run.log.host.read_parts
         if is_workspace or identity in self.run.accesses.unknown:
             return use, findings
-        is_partial = _is_named(allocation, self.partial) and use.bytes_written > 0
         if use.unwritten_bytes and identity not in self.run.log.host.writes and not is_partial:
-            gaps = Gaps(self.run, identity, rows, cells, (writes == 0) & expected, plan)
-            findings.append(gaps.finding(beside_bytes=cells.total((writes > 0) & ~expected)))
+            beside_bytes = cells.total((writes > 0) & ~expected)
+            findings.append(Gaps(self.run, identity, rows, cells, gaps, plan).finding(beside_bytes))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
             again = written_again(self.run, allocation, cells, rewrites, rows, plan)
             findings.append(replace(again, fields=again.fields | {"is_partial": is_partial}))

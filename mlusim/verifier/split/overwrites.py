@@ -5,7 +5,7 @@ store; a part is enough, such as the largest value so far of a row that holds it
 with a constant. Nor is an exchange without the old value after another atomic: it releases a lock, or resets a counter.
 Nor is a store that goes with an update under a lock, in a branch below its load, such as that of the index of the
 largest value so far. Tasks may also set a flag to a number by such exchanges, one after the other. In a tensor through
-which tasks exchange values, a task may write its own slot again.
+which tasks exchange values, a task may write its own slot again, unless others are never written.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class Overwrites:
 
     run: Run
 
-    def count(self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags) -> Integers:
+    def count(
+        self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags, *, has_gaps: bool = False
+    ) -> Integers:
         """By cell, count the writes to bytes whose earlier write in the same launch was never read.
 
         Args:
@@ -96,6 +98,7 @@ class Overwrites:
             joined: the accesses that the cells are made of.
             rows: the rows of `joined` that are accesses of the run, in log order.
             wanted: cells of interest.
+            has_gaps: whether other bytes of the tensor are never written.
         """
         # By cell of interest: one of each set that the same accesses touch.
         among, of_set = cells.sets(wanted)
@@ -107,7 +110,7 @@ class Overwrites:
             # By cell of interest, the record of its last access if that is a write.
             pending = np.full(len(lost), NONE, np.int64)
             in_launch = rows[launch_of == launch]
-            counts = ~self._in_slots(cells, joined, in_launch, wanted)[among]
+            counts = has_gaps | ~self._in_slots(cells, joined, in_launch, wanted)[among]
             for cell, row in _by_cell(cells, in_launch, among):
                 written_by = np.where(joined.write[row], joined.record[row], NONE)
                 begins = np.concatenate(([True], cell[1:] != cell[:-1]))

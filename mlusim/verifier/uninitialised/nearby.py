@@ -74,8 +74,13 @@ def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) 
         if called == reads.at or user != used.at or called.file != reads.file or (beside.at.line and not updates):
             return 0
         return source_file(called.file).begin_of_outermost(called.line, user.line)
-    before = source_file(at.file).begin_of_outermost(at.line, used.line)
-    inner = source_file(at.file).loop_around(reads.line, reads.line)
+    source = source_file(at.file)
+    before, inner = source.begin_of_outermost(at.line, used.line), source.loop_around(reads.line, reads.line)
+    if updates:
+        # The next line to read the sum is its user, if it is nearer.
+        readers = run.lines_of((accesses.alloc == accesses.alloc[read]) & ~accesses.write)
+        later = (line.line for line in readers if line.file == at.file and line.line > inner[1])
+        before = max([before, *(source.begin_of_outermost(at.line, line) for line in later)])
     writes = run.lines_of(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))
     carried = at == reads.at and any(inner[0] <= write.line <= inner[1] for write in writes)
     if carried and before == at.line and inner[0]:

@@ -164,7 +164,7 @@ def _wrong_parts(
 
 
 def _writes_alike(run: Run, read: UninitialisedRead, line: SourceLine) -> bool:
-    """Return whether a line writes just the bytes of a read in some iteration: they are a slot, not the edge of a tile.
+    """Return whether a line writes just the bytes of a read in some iterations: a slot, not the edge of a tile.
 
     Other lines may write them, too, unless the read belongs to an update, which would carry them on.
     """
@@ -172,9 +172,10 @@ def _writes_alike(run: Run, read: UninitialisedRead, line: SourceLine) -> bool:
     own = accesses.record == accesses.record[read.row]
     of_buffer = accesses.alloc == accesses.alloc[read.row]
     first, end = int(read.starts[0]), int(read.stops[-1])
-    alike = of_buffer & accesses.write & (accesses.low == first) & (accesses.high == end)
+    inside = of_buffer & accesses.write & (accesses.low >= first) & (accesses.high <= end)
+    begins, ends = (run.lines_of(inside & edge) for edge in (accesses.low == first, accesses.high == end))
     updates = bool((own & of_buffer & accesses.write).any())
-    return line in run.lines_of(alike) and not (updates and lines_that_write(run, read.row, first, end) != {line})
+    return line in begins & ends and not (updates and lines_that_write(run, read.row, first, end) != {line})
 
 
 def _sites(run: Run, effect: _Effect) -> tuple[Site, ...]:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mlusim.arrays import Array, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
 from mlusim.log import NONE, Log
 from mlusim.memory.view import View
 from mlusim.units import group_digits
-from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
-from mlusim.verifier.accesses.table import BY_ROWS, FILLS
-from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import Finding, Site, site_of, wrong_part
-from mlusim.verifier.producer import Element, last_writer, lineage_of, loaded_before, sources_of
-from mlusim.verifier.replaced import replaced_by
+from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.producer import Element, last_writer, lineage_of, sources_of
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, locations_of, source_file
+from mlusim.verifier.source_file import locations_of
+from mlusim.verifier.suspects import remedies_of
 
 # Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
 _ROUNDING = 2.0**-10
@@ -76,12 +72,8 @@ def differs(
         [lineage_of(run, Element(identity, int(byte), itemsize)) for byte in some]
         for some in (sample, _bytes_of(output, right))
     )
-    made = wrongly[0]
-    only, lacks = made.unlike(beside)
-    lacking = f"let {locations_of(lacks)} make this element, too: those beside it were made there, and are right"
-    through = set().union(*(one.made_at for one in wrongly))
-    records = {record for one in wrongly for record in one.records}
-    begin = _begin(run, identity, records)
+    remedies = remedies_of(run, writer, wrongly, beside) if writer else [_nothing_writes(run, identity)]
+    through = set().union(*(lineage.made_at for lineage in wrongly))
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -91,92 +83,14 @@ def differs(
         sites=writer,
         location=read,
         rule=_rule(tolerance, absolute_tolerance),
-        remedies=(
-            (
-                *([lacking] if lacks else []),
-                *_replaced_first(run, writer),
-                _check(through, only, begin)
-                + ("" if begin else _turns(writer[0]))
-                + _if_rounding(result, expected, wrong),
-            )
-            if writer
-            else (_nothing_writes(run, identity),)
-        ),
+        remedies=(*remedies[:-1], remedies[-1] + _if_rounding(result, expected, wrong)),
         fields={
             "tensor": allocation.name,
             "elements": len(wrong),
             "through": [line.location for line in sorted(through)],
-            "read_at": {buffer: line.location for buffer, line in made.read_at.items()},
+            "read_at": {buffer: line.location for buffer, line in wrongly[0].read_at.items()},
         },
     )
-
-
-def _replaced_first(run: Run, sites: tuple[Site, ...]) -> list[str]:
-    """Return the remedy for a store of what has replaced another result that nothing had read."""
-    if len(sites) == 1:
-        return []
-    stores, makes = sites
-    alloc = int(run.columns["a_alloc"][stores.record])
-    lost = replaced_by(run, makes.record, alloc)
-    if lost < 0:
-        return []
-    other, buffer = run.site(lost, ""), run.log.allocations[alloc].name
-    why = f"the first of them replaces what {other.operation} wrote at {other.location} before anything reads it"
-    return [wrong_part(buffer, (makes, stores), why)]
-
-
-def _check(through: Collection[SourceLine], only: Collection[SourceLine], begin: str) -> str:
-    """Return what to check: the lines that made the bytes, and first those that did not make the right ones."""
-    first = f": first {locations_of(only)}, where those beside it, which are right, were not made" if only else begin
-    if not through:
-        return f"check where this store reads them{first}"
-    if len(through) == 1:
-        return f"check the operation that made these bytes{begin}"
-    return f"check the operations that made these bytes, at {locations_of(through)}{first}"
-
-
-def _begin(run: Run, output: int, records: Collection[int]) -> str:
-    """Return which of some records to begin with: those that read another tensor or buffer, and nothing the rest of it.
-
-    Of addresses that a task has loaded, the rest may be meant for others.
-    """
-    accesses, fills = run.accesses, ops_among(run.log, FILLS)
-    rests, lines = [], set[SourceLine]()
-    reads = np.flatnonzero(np.isin(accesses.record, list(records)) & ~accesses.write)
-    for alloc in np.unique(accesses.alloc[reads]).tolist():
-        own, allocation = accesses.where(np.flatnonzero(accesses.alloc == alloc)), run.log.allocations[alloc]
-        cells, rows = Cells(own, allocation.nbytes), reads[accesses.alloc[reads] == alloc]
-        filled = cells.count(own.write & ~fills[run.columns["op"][own.record]]) > 0
-        filled |= allocation.read_only or alloc in run.log.host.writes
-        unread = filled & (cells.count(~own.write) == 0) & (alloc != output) & (alloc not in accesses.unknown)
-        if unread.any() and not _at_loaded_address(run, int(rows[-1])):
-            rests.append(describe(allocation, *cells.runs(unread)).rpartition(", ")[0])
-            lines |= run.lines_of(rows)
-    rest = " and ".join(dict.fromkeys(rests))
-    return f": begin at {locations_of(lines)}{_loops(lines)}; nothing reads {rest}" if rests else ""
-
-
-def _at_loaded_address(run: Run, row: int) -> bool:
-    """Return whether a read may be at an address that was loaded: it is by rows, or its task has loaded integers."""
-    allocations, alloc, record = run.log.allocations, int(run.accesses.alloc[row]), int(run.accesses.record[row])
-    by_rows = run.log.ops[int(run.columns["op"][record])] in BY_ROWS
-    if by_rows or allocations[alloc].memory != "gdram":
-        return by_rows
-    sources = {int(run.columns["a_alloc"][load]) for load in loaded_before(run, record)} - {alloc}
-    return any(dtype_of(allocations[source].dtype).kind in "iu" for source in sources)
-
-
-def _loops(lines: Iterable[SourceLine]) -> str:
-    """Return the innermost loops around lines, as `, in the loop at kernel.py:5`; empty if there are none."""
-    around = ((line.file, source_file(line.file).loops_around(line.line)) for line in lines)
-    begins = {SourceLine(file, max(loops)[0]) for file, loops in around if loops}
-    return f", in the loop at {locations_of(begins)}" if begins else ""
-
-
-def _turns(store: Site) -> str:
-    """Return, for a store that adds to what is there, the loop that repeats it: one of its turns may be missing."""
-    loop = _loops((store,)) if store.operation in ATOMIC_NAMES else ""
-    return f", and how often{loop.removeprefix(', in')} adds to them" if loop else ""
 
 
 def _bytes_of(output: View, positions: Integers) -> Integers:

@@ -1,0 +1,150 @@
+"""The suspects of a wrong value: of the operations that made it, those to check first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.dtypes import dtype_of
+from mlusim.log import NONE
+from mlusim.verifier.accesses.cells import Cells
+from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.table import BY_ROWS, FILLS
+from mlusim.verifier.columns import ops_among
+from mlusim.verifier.findings import PRIVATE, WRONG_OPERANDS, Site, wrong_part
+from mlusim.verifier.producer import Lineage, loaded_before
+from mlusim.verifier.replaced import replaced_by
+from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import SourceLine, locations_of, source_file
+
+# Operations that may write more than is read: fills, and those with a second result, such as the index of the largest.
+_WRITE_MORE = FILLS | {name for name, record in INSTRUCTIONS.items() if record.writes is not None}
+
+
+def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], beside: Sequence[Lineage]) -> list[str]:
+    """Return the remedies for a wrong element, the likeliest first.
+
+    Args:
+        run: the run.
+        sites: its last writer, and what made the bytes that this one stored.
+        wrongly: what made some wrong elements, this one first.
+        beside: what made the right elements beside it.
+    """
+    only, lacks = wrongly[0].unlike(beside)
+    lacking = f"let {locations_of(lacks)} make this element, too: those beside it were made there, and are right"
+    records = list(dict.fromkeys(record for lineage in wrongly for record in lineage.records))
+    through = set().union(*(lineage.made_at for lineage in wrongly))
+    return [
+        *([lacking] if lacks else []),
+        *(_replaced_first(run, sites) or _replacing(run, records[1:])),
+        _check(through, _unlike(only) or _begin(run, records), sites[0]),
+    ]
+
+
+def _replaced_first(run: Run, sites: tuple[Site, ...]) -> list[str]:
+    """Return the remedy for a store of what has replaced another result that nothing had read."""
+    if len(sites) == 1:
+        return []
+    stores, makes = sites
+    alloc = int(run.columns["a_alloc"][stores.record])
+    lost = replaced_by(run, makes.record, alloc)
+    if lost < 0 or run.columns["line"][lost] == run.columns["line"][makes.record]:
+        return []
+    other, buffer = run.site(lost, ""), run.log.allocations[alloc].name
+    why = f"the first of them replaces what {other.operation} wrote at {other.location} before anything reads it"
+    return [wrong_part(buffer, (makes, stores), why)]
+
+
+def _replacing(run: Run, records: Sequence[int]) -> list[str]:
+    """Return the remedy for the nearest operation that replaces a result on chip which nothing had read."""
+    for record in records:
+        alloc = int(run.columns["dst_alloc"][record])
+        if alloc == NONE or run.log.allocations[alloc].memory not in PRIVATE:
+            continue
+        lost = replaced_by(run, record, alloc)
+        if lost >= 0:
+            makes, other, buffer = run.site(record, ""), run.site(lost, ""), run.log.allocations[alloc].name
+            what = f"what {other.operation} wrote to {buffer} at {other.location}"
+            return [f"{WRONG_OPERANDS} {makes.location}: it replaces {what} before anything reads it"]
+    return []
+
+
+def _check(through: Collection[SourceLine], first: str, store: Site) -> str:
+    """Return what to check: the lines that made the bytes; `first`: those among them to begin with, if any."""
+    if first:
+        return f"check {first}" + (f"; these bytes were made at {locations_of(through)}" if len(through) > 1 else "")
+    if not through:
+        return f"check where this store reads them{_turns(store)}"
+    if len(through) == 1:
+        return f"check the operation that made these bytes{_turns(store)}"
+    return f"check the operations that made these bytes, at {locations_of(through)}{_turns(store)}"
+
+
+def _unlike(only: Collection[SourceLine]) -> str:
+    return f"{locations_of(only)} first: those beside it, which are right, were not made there" if only else ""
+
+
+def _begin(run: Run, records: Sequence[int]) -> str:
+    """Return which of some records to begin with: those that read another tensor or buffer, and nothing the rest of it.
+
+    `records`: the first one stores the element.
+    """
+    accesses, buffers = run.accesses, [(part.memory, part.name, part.nbytes) for part in run.log.allocations]
+    output = int(run.columns["dst_alloc"][records[0]])
+    reads = np.flatnonzero(np.isin(accesses.record, records) & ~accesses.write & (accesses.alloc != output))
+    rests: dict[str, Integers] = {}
+    for alloc in np.unique(accesses.alloc[reads]).tolist():
+        own = reads[accesses.alloc[reads] == alloc]
+        alike = [at for at, buffer in enumerate(buffers) if buffer == buffers[alloc]]
+        if alloc not in accesses.unknown and not _at_loaded_address(run, int(own[-1])):
+            rest = _rest(run, alloc, alike)
+            rests[rest] = np.append(rests.get(rest, []), own).astype(np.int64)
+    rests.pop("", None)
+    if not rests:
+        return ""
+    lines = run.lines_of(np.concatenate([*rests.values()]))
+    return f"{locations_of(lines)}{_loops(lines)} first: nothing reads {' and '.join(rests)}"
+
+
+def _rest(run: Run, alloc: int, alike: Sequence[int]) -> str:
+    """Return the part of a tensor or buffer that is filled and never read; "" if there is none.
+
+    `alike`: the allocations that count, such as those of this name in all tasks.
+    """
+    log, allocation = run.log, run.log.allocations[alloc]
+    own = run.accesses.where(np.flatnonzero(np.isin(run.accesses.alloc, alike)))
+    cells = Cells(own, allocation.nbytes)
+    filled = cells.count(own.write & ~ops_among(log, _WRITE_MORE)[run.columns["op"][own.record]]) > 0
+    filled |= allocation.read_only or alloc in log.host.writes
+    unread = filled & (cells.count(~own.write) == 0)
+    return describe(allocation, *cells.runs(unread)).rpartition(", ")[0] if unread.any() else ""
+
+
+def _at_loaded_address(run: Run, row: int) -> bool:
+    """Return whether a read may be at an address that was loaded: the rest of its tensor may be meant for others.
+
+    It is by rows, or its task has loaded integers.
+    """
+    allocations, alloc, record = run.log.allocations, int(run.accesses.alloc[row]), int(run.accesses.record[row])
+    by_rows = run.log.ops[int(run.columns["op"][record])] in BY_ROWS
+    if by_rows or allocations[alloc].memory != "gdram":
+        return by_rows
+    sources = {int(run.columns["a_alloc"][load]) for load in loaded_before(run, record)} - {alloc}
+    return any(dtype_of(allocations[source].dtype).kind in "iu" for source in sources)
+
+
+def _loops(lines: Iterable[SourceLine]) -> str:
+    """Return the innermost loops around lines, as `, in the loop at kernel.py:5`; empty if there are none."""
+    around = ((line.file, source_file(line.file).loops_around(line.line)) for line in lines)
+    begins = {SourceLine(file, max(loops)[0]) for file, loops in around if loops}
+    return f", in the loop at {locations_of(begins)}" if begins else ""
+
+
+def _turns(store: Site) -> str:
+    """Return, for a store that adds to what is there, the loop that repeats it: one of its turns may be missing."""
+    loop = _loops((store,)) if store.operation in ATOMIC_NAMES else ""
+    return f", and how often{loop.removeprefix(', in')} adds to them" if loop else ""
