@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import mlusim
-from lookup_plans import BOARDS, NAMES, lookups_by_element, plan_or_none
+from lookup_plans import BOARDS, lookups_by_element, lookups_by_row, plan_or_none
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import board
@@ -51,21 +50,11 @@ def test_any_shape_by_element(call):
         assert arguments["strategy"] in ("auto", plan.parameters.strategy)
 
 
-@given(
-    st.lists(st.integers(1, 30), min_size=1, max_size=4).map(tuple),
-    st.integers(0, 4),
-    st.lists(st.integers(0, 40), max_size=2).map(tuple),
-    st.sampled_from(["int8", "float32", "int64"]),
-    NAMES,
-    st.sampled_from([4096, 65_536]),
-)
+@given(lookups_by_row(rank=4, extent=30, along=40))
 @settings(deadline=None, max_examples=50)
-def test_any_shape_by_row(x, columns, places, dtype, name, nram_bytes):
-    columns = min(columns, len(x))
-    plan = mlusim.plan(
-        "gather_nd", x, (*places, columns), mode="standard", input_dtype=dtype, device=small(name, nram_bytes)
-    )
-    check(plan, (*places, *x[columns:]))
+def test_any_shape_by_row(call):
+    (x, index, values), arguments = call
+    check(mlusim.plan("gather_nd", x, index, **arguments), values)
 
 
 class TestBorders:

@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import mlusim
-from lookup_plans import BOARDS, NAMES, lookups_by_element, plan_or_none
+from lookup_plans import BOARDS, lookups_by_element, lookups_by_row, plan_or_none
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import board
@@ -108,20 +107,11 @@ def test_any_shape_by_element(call):
         assert arguments["strategy"] in ("auto", plan.parameters.strategy)
 
 
-@given(
-    st.lists(st.integers(1, 16), min_size=1, max_size=3).map(tuple),
-    st.integers(0, 3),
-    st.lists(st.integers(0, 12), max_size=2).map(tuple),
-    st.sampled_from(["int8", "float32", "int64"]),
-    NAMES,
-    st.sampled_from([4096, 65_536]),
-)
+@given(lookups_by_row(rank=3, extent=16, along=12))
 @settings(deadline=None, max_examples=50)
-def test_any_shape_by_row(x, columns, places, dtype, name, nram_bytes):
-    columns = min(columns, len(x))
-    src = (*places, *x[columns:])
-    on = small(name, nram_bytes)
-    plan = mlusim.plan("scatter_nd", x, (*places, columns), src, mode="standard", input_dtype=dtype, device=on)
+def test_any_shape_by_row(call):
+    (x, index, src), arguments = call
+    plan = mlusim.plan("scatter_nd", x, index, src, **arguments)
     check(plan, x)
     if 0 not in src:
         check_updates(plan)

@@ -1,4 +1,4 @@
-"""Random calls of gather and scatter with an index of x's rank, and their plans."""
+"""Random calls of gather and scatter, and their plans."""
 
 from hypothesis import strategies as st
 
@@ -31,6 +31,25 @@ def lookups_by_element(draw, strategies, *, rank, extent, shared, along):
         "index_dtype": draw(st.sampled_from(["int32", "int64"])),
         "device": small(draw(NAMES), draw(st.sampled_from([2048, 4096, 65_536, 2**20]))),
         "strategy": draw(st.sampled_from(list(strategies))),
+    }
+
+
+@st.composite
+def lookups_by_row(draw, *, rank, extent, along):
+    """Shapes of x, of the index and of the values of a call in mode "standard", and the other arguments of a plan.
+
+    Args:
+        draw: hypothesis's.
+        rank, extent: largest rank, and extent of x.
+        along: largest extent of the lookups.
+    """
+    x = draw(st.lists(st.integers(1, extent), min_size=1, max_size=rank).map(tuple))
+    columns = draw(st.integers(0, len(x)))
+    places = draw(st.lists(st.integers(0, along), max_size=2).map(tuple))
+    return (x, (*places, columns), (*places, *x[columns:])), {
+        "mode": "standard",
+        "input_dtype": draw(st.sampled_from(["int8", "float32", "int64"])),
+        "device": small(draw(NAMES), draw(st.sampled_from([4096, 65_536]))),
     }
 
 
