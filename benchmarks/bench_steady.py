@@ -22,22 +22,13 @@ _ROUNDS = 3
 _MAX_ERROR = 0.005
 
 
-async def copy_rows(core: Any, x: Any, out: Any) -> None:
-    """Blocking copies of rows."""
+async def copy_rows(core: Any, x: Any, out: Any, *, declared: bool = False) -> None:
+    """Blocking copies of rows, in a declared loop or not."""
     if core.is_memory_core:
         return
     tile = core.nram.alloc(x.shape[1], x.dtype)
-    for row in range(core.task_id, x.shape[0], core.task_dim):
-        await core.memcpy(tile, x[row])
-        await core.memcpy(out[row], tile)
-
-
-async def copy_rows_declared(core: Any, x: Any, out: Any) -> None:
-    """The same, in a declared loop."""
-    if core.is_memory_core:
-        return
-    tile = core.nram.alloc(x.shape[1], x.dtype)
-    for row in core.loop(range(core.task_id, x.shape[0], core.task_dim)):
+    rows = range(core.task_id, x.shape[0], core.task_dim)
+    for row in core.loop(rows) if declared else rows:
         await core.memcpy(tile, x[row])
         await core.memcpy(out[row], tile)
 
@@ -67,11 +58,12 @@ def cases() -> Iterator[tuple[str, Callable[..., Any]]]:
             lambda axis=axis, board=board, **how: ops.reverse(x, axis, device=board, data=False, **how),
         )
     rows = tensor(16 * 1152, 4096)
-    for kernel in (copy_rows, copy_rows_declared):
+    out = mlusim.Output(rows.shape, "float32")
+    for declared in (False, True):
         yield (
-            f"{kernel.__name__}, mlu370-x4",
-            lambda kernel=kernel, **how: mlusim.run(
-                kernel, rows, mlusim.Output(rows.shape, "float32"), device="mlu370-x4", data=False, **how
+            f"copies of rows, {'declared, ' * declared}mlu370-x4",
+            lambda declared=declared, **how: mlusim.run(
+                copy_rows, rows, out, declared=declared, device="mlu370-x4", data=False, **how
             ),
         )
 
