@@ -58,7 +58,7 @@ def call_of(name: str, rng: random.Random) -> tuple[tuple[int, ...], str, dict[s
         shape = (rng.choice((1, 2)), time_steps, channels, hw)
         return shape, rng.choice(("float16", "float32")), {"groups": groups}
     every: dict[str, dict[str, Any]] = {
-        "reverse": {"axis": tuple(one for one in range(len(shape)) if rng.random() < 1 / 2) or (axis,)},
+        "reverse": {"axis": tuple(number for number in range(len(shape)) if rng.random() < 1 / 2) or (axis,)},
         "reverse_sequence": {"seq_axis": axis, "batch_axis": (axis + 1) % len(shape)},
         "gather": {"axis": axis},
         "scatter": {"axis": axis},

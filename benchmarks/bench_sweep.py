@@ -36,7 +36,7 @@ def axes(points: int) -> dict[str, Any]:
 def bare(points: int) -> float:
     """Return the seconds of the same calls in a loop."""
     every = axes_of("tin_shift", device="mlu370-x4", options={}, **axes(points))
-    grid = [one for one in every.points() if isinstance(one, Point)]
+    grid = [point for point in every.points() if isinstance(point, Point)]
     begin = time.perf_counter()
     for point in grid:
         result = run(prepare_point(point), data=False, check=False)

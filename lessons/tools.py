@@ -125,15 +125,15 @@ def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None 
         axes = figure.subplots(len(every), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         end_us = until_us or max(step.result.time_us for _, step, *_ in every)
         used: set[int] = set()
-        for one, (name, step, task, records, mine) in zip(axes, every, strict=True):
+        for axis, (name, step, task, records, mine) in zip(axes, every, strict=True):
             lanes = [lane for lane in LANES if (mine.lane == lane).any()]
-            _draw_bars(one, records, mine, lanes, end_us)
+            _draw_bars(axis, records, mine, lanes, end_us)
             used |= set(mine.kind.tolist())
-            one.set_yticks(range(len(lanes)), [LANES[lane] for lane in lanes])
-            one.set_ylim(len(lanes) - 0.5, -0.5)
+            axis.set_yticks(range(len(lanes)), [LANES[lane] for lane in lanes])
+            axis.set_ylim(len(lanes) - 0.5, -0.5)
             record = step.result.log.tasks[task]
             who = "memory core" if record.is_memory_core else f"core {record.core}"
-            one.set_title(f"{name}: {who}" if units > 1 else name, fontsize=10)
+            axis.set_title(f"{name}: {who}" if units > 1 else name, fontsize=10)
         axes[-1].set_xlim(0, end_us)
         axes[-1].set_xlabel("time since the launch [us]")
         figure.suptitle(title, x=0.01, ha="left", weight="bold")
@@ -154,7 +154,7 @@ def draw_steps(result: Result, count: int, title: str) -> Figure:
     writes = np.flatnonzero((records.task == 0) & (records.dst_alloc >= 0))[:count]
     moments = [(int(record), result.memory_at(int(records.end_ps[record]) / PS_PER_NS, 0)) for record in writes]
     names = [buffer.name for buffer in moments[0][1].buffers]
-    tensors = [one.name for one in result.log.allocations if one.memory == "gdram" and one.name]
+    tensors = [place.name for place in result.log.allocations if place.memory == "gdram" and place.name]
     with drawing():
         from matplotlib.figure import Figure
 

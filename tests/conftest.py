@@ -80,7 +80,7 @@ def onnx_cases():
             found = []
 
             def expect(node, inputs, outputs, name, **_):
-                attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+                attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
                 found.append((name, attributes, inputs, outputs))
 
             patch.setattr(cases, "expect", expect)

@@ -109,7 +109,7 @@ def imports(path: Path, *, typing_only: bool = True) -> list[tuple[str, int, boo
             elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
                 if typing_only:
                     yield from walk(child, top=top)
-                yield from (one for part in child.orelse for one in walk(part, top=top))
+                yield from (found for part in child.orelse for found in walk(part, top=top))
             else:
                 inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
                 yield from walk(child, top=top and not inside)

@@ -64,8 +64,8 @@ def test_relative_links_and_pictures_lead_to_files_and_headings():
     }
     missing, count = [], 0
     for page, text in prose.items():
-        for one in re.finditer(r"""\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""", text):
-            target = one[1] or one[2]
+        for link in re.finditer(r"""\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""", text):
+            target = link[1] or link[2]
             if re.match(r"[a-z]+:", target):
                 continue
             count += 1

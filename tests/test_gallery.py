@@ -43,7 +43,7 @@ def test_building_twice_gives_the_same_bytes(tmp_path):
     for name in ("index.html", "pages/index.html"):
         targets = re.findall(r'(?:href|src)="(?!data:)([^"#]+)"', first[name].decode())
         assert len(targets) == {"index.html": 7, "pages/index.html": 13}[name]
-        assert [one for one in targets if not (tmp_path / "a" / name).parent.joinpath(one).exists()] == []
+        assert [target for target in targets if not (tmp_path / "a" / name).parent.joinpath(target).exists()] == []
     assert "Split proof" in page
     assert len(page) < 600_000
 

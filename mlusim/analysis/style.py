@@ -53,7 +53,7 @@ LOSS_COLOURS: dict[str, str] = {
 
 # Series other than causes use different colours on a page with causes: Paul Tol's muted scheme.
 MUTED = ("#332288", "#88CCEE", "#44AA99", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#BBBBBB")
-READ, REQUESTED, BUS, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[2], MUTED[4], MUTED[5], MUTED[6]
+READ, REQUESTED, BUS, WRITE, BOUND, ROOF = MUTED[0], MUTED[1], MUTED[2], MUTED[4], MUTED[5], MUTED[6]
 ROOFS_TOGETHER = "#999933"
 # Lines of boards, strategies and settings, in sweeps and lessons: Paul Tol's bright scheme, and brown.
 SERIES_COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#CCBB44", "#66CCEE", "#885533")

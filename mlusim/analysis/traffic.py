@@ -5,13 +5,13 @@ from __future__ import annotations
 from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.plot import Plot, left_of
-from mlusim.analysis.style import BUS, FLOOR, REQUESTED
+from mlusim.analysis.style import BOUND, BUS, REQUESTED
 from mlusim.units import binary_unit
 
 _COMPULSORY, _REQUESTED, _BUS = "compulsory: inputs and outputs, once", "requested by the kernel", "on the DRAM bus"
 _MIN_RATIO = 0.01
 _BAR_PX = 42
-_COLOURS = {_COMPULSORY: FLOOR, _REQUESTED: REQUESTED, _BUS: BUS}
+_COLOURS = {_COMPULSORY: BOUND, _REQUESTED: REQUESTED, _BUS: BUS}
 
 
 def draw_traffic(metrics: Metrics, title: str, about: str) -> Canvas:

@@ -55,7 +55,7 @@ def assert_lines_sum_to_the_causes(device, on, metrics):
     assert dict(zip(CAUSES, total.tolist(), strict=True)) == dict(metrics.where_time_went)
 
 
-def assert_losses_sum_to_what_is_above_the_floor(device, on, metrics):
+def assert_losses_sum_to_the_time_above_the_lower_bound(device, on, metrics):
     bound = lower_bound_of(LogColumns(device.log, on), metrics)
     assert (bound.core_losses_ps >= 0).all()
     assert (bound.core_losses_ps.sum(axis=1) == metrics.time_ps - bound.time_ps).all()
@@ -84,7 +84,7 @@ def test_causes_sum_to_the_time_of_every_core(on, launches, two_queues):
     assert (metrics.core_causes_ps.sum(axis=1) == metrics.time_ps).all()
     assert sum(metrics.where_time_went.values()) == metrics.core_time_ps == on.cores * metrics.time_ps
     assert_lines_sum_to_the_causes(device, on, metrics)
-    assert_losses_sum_to_what_is_above_the_floor(device, on, metrics)
+    assert_losses_sum_to_the_time_above_the_lower_bound(device, on, metrics)
     assert (metrics.task_busy_ps >= 0).all()
     assert (metrics.task_idle_ps >= 0).all()
     used = {task.cluster * on.cores_per_cluster + task.core for task in device.log.tasks if not task.is_memory_core}

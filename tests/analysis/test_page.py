@@ -67,7 +67,7 @@ def test_pipe_busy_time_matches_the_log(staged_result, most):
     records = records_of(staged_result)
     spans = cause_spans(records, most)
     kind = np.array([lane.kind for lane in spans.lanes])[spans.lane]
-    busy = {LANE_NAMES[one]: int(spans.length_ps[kind == one].sum()) for one in np.unique(kind).tolist()}
+    busy = {LANE_NAMES[lane]: int(spans.length_ps[kind == lane].sum()) for lane in np.unique(kind).tolist()}
     logged = staged_result.metrics.pipe_busy_ps
     assert busy["io load"] + busy["io store"] == logged["io"]
     for pipe in ("move", "vector", "scalar", "sync"):
@@ -124,13 +124,15 @@ def test_memory_occupancy_matches_the_metrics(staged_result, result):
             (MemoryKind.NRAM, run.metrics.peak_nram_bytes),
             (MemoryKind.SRAM, run.metrics.peak_sram_bytes),
         ):
-            mine = [one for one in found if one.kind is kind]
-            assert max((one.peak_bytes for one in mine), default=0) == peak
-            for one in mine:
-                assert one.nbytes.sum(axis=0).max() == one.peak_bytes
-                assert one.nbytes[:, -1].sum() == 0
-                assert (one.nbytes >= 0).all()
-    assert {one.names for one in occupancies(records_of(staged_result)) if one.kind is MemoryKind.SRAM} == {("stage",)}
+            mine = [occupancy for occupancy in found if occupancy.kind is kind]
+            assert max((occupancy.peak_bytes for occupancy in mine), default=0) == peak
+            for occupancy in mine:
+                assert occupancy.nbytes.sum(axis=0).max() == occupancy.peak_bytes
+                assert occupancy.nbytes[:, -1].sum() == 0
+                assert (occupancy.nbytes >= 0).all()
+    assert {
+        occupancy.names for occupancy in occupancies(records_of(staged_result)) if occupancy.kind is MemoryKind.SRAM
+    } == {("stage",)}
 
 
 def test_many_allocations_are_reduced_to_their_peaks():
@@ -157,17 +159,17 @@ def test_many_allocations_are_reduced_to_their_peaks():
 def test_traffic_by_tensor_sums_to_the_bus(request, name):
     run = request.getfixturevalue(name)
     found = tensor_traffic(records_of(run))
-    assert sum(one.bus_read_bytes for one in found) == run.metrics.bus_bytes["read"]
-    assert sum(one.bus_write_bytes for one in found) == run.metrics.bus_bytes["write"]
-    assert sum(one.compulsory_bytes for one in found) == sum(run.metrics.compulsory_bytes.values())
-    assert all(one.written_bytes == 0 for one in found if one.is_input)
+    assert sum(tensor.bus_read_bytes for tensor in found) == run.metrics.bus_bytes["read"]
+    assert sum(tensor.bus_write_bytes for tensor in found) == run.metrics.bus_bytes["write"]
+    assert sum(tensor.compulsory_bytes for tensor in found) == sum(run.metrics.compulsory_bytes.values())
+    assert all(tensor.written_bytes == 0 for tensor in found if tensor.is_input)
 
 
 def test_compulsory_bytes_of_tensors_sum_to_those_of_the_summary_if_an_input_is_read_in_part():
     x, shifts = np.zeros((1, 4, 8, 64), np.float32), np.array([[3, -3]], np.int32)
     run = mlusim.ops.tin_shift_forward(x, shifts)
-    found = {one.name: one for one in tensor_traffic(records_of(run))}
-    read = {name: one.compulsory_bytes for name, one in found.items() if one.is_input}
+    found = {tensor.name: tensor for tensor in tensor_traffic(records_of(run))}
+    read = {name: tensor.compulsory_bytes for name, tensor in found.items() if tensor.is_input}
     # Of four rows, one stays; every load of a shift of 4 B moves 64 B.
     assert read == {"x": x.nbytes // 4, "shifts": shifts.nbytes}
     assert found["shifts"].bus_read_bytes > found["shifts"].compulsory_bytes

@@ -177,7 +177,7 @@ def test_drawing_leaves_the_callers_style_unchanged():
 
 def test_two_timelines_show_the_same_cores():
     small, large = (mlusim.ops.flip(np.ones((rows, 512), np.float32), axis=1) for rows in (64, 512))
-    canvas = draw_two_timelines([(LogColumns(one.log, one.board), name) for one, name in ((small, "A"), (large, "B"))])
+    canvas = draw_two_timelines([(LogColumns(run.log, run.board), name) for run, name in ((small, "A"), (large, "B"))])
     words = texts(canvas)
     titles = [words.index(word) for word in words if re.match("[AB]: ", word)]
     names = [[word for word in part if "core " in word] for part in (words[: titles[1]], words[titles[1] + 1 :])]

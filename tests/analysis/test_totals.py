@@ -85,7 +85,7 @@ def test_windows_give_the_same_line_times_as_the_whole_log(piece: int) -> None:
     records = LogColumns(DEVICE.log, DEVICE.board)
 
     def times() -> tuple[int, dict[tuple[str, int, str], list[int]]]:
-        lines = {(one.file, one.line, one.function): one.spent_ps.tolist() for one in time_by_line(records)}
+        lines = {(line.file, line.line, line.function): line.spent_ps.tolist() for line in time_by_line(records)}
         return mixed_ps(records), lines
 
     whole = times()

@@ -87,7 +87,7 @@ def test_a_run_does_not_differ_from_itself():
     found = diff(shift("tight"), shift("tight"))
     assert not any(found.causes_ps.values())
     assert not any(line.time_ps for line in found.lines)
-    assert all(one.before == one.after for one in found.metrics)
+    assert all(metric.before == metric.after for metric in found.metrics)
 
 
 def test_a_run_saved_from_python_has_no_command(home):
@@ -134,8 +134,8 @@ def test_suggestions_are_faster_and_match_retiming():
     result = shift("tight")
     tries = what_to_try(result)
     assert tries
-    assert all(one.time_ps < result.time_ps for one in tries)
-    latency = next(one for one in tries if one.loss == "latency")
+    assert all(suggestion.time_ps < result.time_ps for suggestion in tries)
+    latency = next(suggestion for suggestion in tries if suggestion.loss == "latency")
     again = mlusim.retime(result, keep_split=True, dma_read_latency_ps=0, dma_write_latency_ps=0)
     assert latency.time_ps == again.time_ps
 

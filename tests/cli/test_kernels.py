@@ -94,7 +94,7 @@ def test_run_as_json_with_settings_launch_and_report(home):
     found = json.loads(mlusim("run", "k.py:add", "--shape", "5000", *words))
     assert found["operator"] == "add"
     assert found["launches"][0]["dim"] == [4, 2, 1]
-    assert "dma_read_latency_ps" in {one["field"] for one in found["sensitivity"]}
+    assert "dma_read_latency_ps" in {swing["field"] for swing in found["sensitivity"]}
     assert (home / "r" / "report.html").stat().st_size > 1000
     other = json.loads(mlusim("run", "k.py:add", "--shape", "5000", "--json", "--no-data"))
     assert other["peak_nram_bytes"] == 2 * 4096
@@ -182,7 +182,7 @@ def test_compare_takes_settings_boards_and_kernels(home):
     names = mlusim("compare", "k.py:add,k.py:subtract", "--shape", "1000", code=2)
     assert "error: k.py:add,k.py:subtract is 2 kernels: separate them by spaces for `mlusim compare`" in names
     found = json.loads(mlusim("compare", "k.py:add", "--shape", "1000", "--set", "tile=256,512", "--json"))
-    assert [one["strategy"] for one in found["strategies"]] == ["tile=256", "tile=512"]
+    assert [row["strategy"] for row in found["strategies"]] == ["tile=256", "tile=512"]
 
 
 def test_compare_tells_functions_of_one_name_in_two_files_apart(home):

@@ -76,13 +76,13 @@ def test_an_mcp_session_fixes_a_kernel(home):
         began = send(1, "initialize", protocolVersion="2025-03-26")
         assert began["result"]["protocolVersion"] == "2025-03-26"
         assert send(None, "notifications/initialized") is None
-        names = [one["name"] for one in send(2, "tools/list")["result"]["tools"]]
+        names = [tool["name"] for tool in send(2, "tools/list")["result"]["tools"]]
         assert names == ["compile", "check", "run", "tune", "diff", "explain"]
         assert tool(3, "compile", "add.py")["files"][0]["kernels"] == {"add": ["x", "y", "out", "tile=1024"]}
         tool(4, "run", "add.py:add", "--shape", "8192", "--save-run", "before.zip")
         number = 5
         while not (found := tool(number, "check", "add.py:add", "--shape", "8192"))["ok"]:
-            fault = next(one for one in found["findings"] if one["severity"] == "error")
+            fault = next(finding for finding in found["findings"] if finding["severity"] == "error")
             lines = (home / "add.py").read_text().splitlines()
             lines.insert(max(site["line"] for site in fault["sites"]) - 1, f"        await core.{fault['sync']}()")
             (home / "add.py").write_text("\n".join(lines) + "\n")

@@ -71,4 +71,4 @@ def test_sensitivity_of_a_run():
     assert done.exit_code == 0, done.output
     moved = json.loads(done.output)["sensitivity"]
     assert {"field", "source", "less", "more"} == set(moved[0])
-    assert "dma_read_latency_ps" in [one["field"] for one in moved]
+    assert "dma_read_latency_ps" in [parameter["field"] for parameter in moved]

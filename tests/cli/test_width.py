@@ -87,8 +87,8 @@ def test_findings_and_the_proof_fit_on_a_terminal(words, first, status, tmp_path
 def commands(command, path=()):
     """Every command, as words."""
     yield path
-    for name, one in command.commands.items() if isinstance(command, click.Group) else ():
-        yield from commands(one, (*path, name))
+    for name, subcommand in command.commands.items() if isinstance(command, click.Group) else ():
+        yield from commands(subcommand, (*path, name))
 
 
 @pytest.mark.parametrize("path", [*commands(main)], ids=" ".join)

@@ -11,21 +11,22 @@ import pytest
 from mlusim import dtypes
 from mlusim.cores.core import Core
 from mlusim.errors import AccessError, AllocationError, CopyError, MissingDataError, OperandError
-from mlusim.hardware import board, presets
+from mlusim.hardware import board as board_of
+from mlusim.hardware import presets
 from mlusim.host.device import Device
 from mlusim.log import SCALAR
 from mlusim.memory.view import View
 
-X4 = board("mlu370-x4")
+X4 = board_of("mlu370-x4")
 PLACE = r"^task 0 \(cluster 0, core 0\), test_scalar\.py:\d+, at [\d .]+ ns: "
 
 
-@pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
-def test_scalar_costs_match_the_vendors_cycles(one: Any) -> None:
+@pytest.mark.parametrize("board", presets(), ids=lambda board: board.name)
+def test_scalar_costs_match_the_vendors_cycles(board: Any) -> None:
     """G 5.3: add and subtract 2 cycles; division 8 (fp16) or 16 (fp32); ordinary operations 1 to 3."""
-    assert one.scalar_add_cycles == 2
-    assert (one.scalar_divide_fp16_cycles, one.scalar_divide_fp32_cycles) == (8, 16)
-    assert 1 <= one.scalar_op_cycles <= 3
+    assert board.scalar_add_cycles == 2
+    assert (board.scalar_divide_fp16_cycles, board.scalar_divide_fp32_cycles) == (8, 16)
+    assert 1 <= board.scalar_op_cycles <= 3
 
 
 @pytest.mark.parametrize("memory", ["gdram", "input", "ldram", "sram", "nram"])
@@ -300,7 +301,7 @@ def test_arguments_that_are_not_views_are_rejected_by_name(name, value):
 @pytest.mark.parametrize("name", ["mlu220-m2", "mlu370-x4", "mlu590-h8"])
 def test_every_scalar_operation_is_issued_and_a_counted_one_once(name: str) -> None:
     """The hand arithmetic of docs/machine.md."""
-    on = board(name)
+    on = board_of(name)
     bounds = on.kernel_start_ps + on.kernel_end_ps
 
     def cycles_of(body: Any) -> float:

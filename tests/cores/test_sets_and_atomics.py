@@ -10,7 +10,7 @@ import pytest
 import mlusim
 from mlusim.cores.core import Core
 from mlusim.errors import CopyError, OperandError
-from mlusim.hardware import board
+from mlusim.hardware import board as board_of
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 
@@ -114,27 +114,27 @@ def test_an_atomic_reads_what_it_writes_on_the_bus(run: Any) -> None:
 
     columns = run(kernel, target, device=device).log.columns()
     assert (int(columns["bus_read_bytes"][0]), int(columns["bus_write_bytes"][0])) == (1024, 1024)
-    assert columns["end_ps"][0] - columns["start_ps"][0] > board("mlu370-x4").dma_write_latency_ps
+    assert columns["end_ps"][0] - columns["start_ps"][0] > board_of("mlu370-x4").dma_write_latency_ps
     assert device.download(target).tolist() == [1] * 256
 
 
 @pytest.mark.parametrize("latency_ps", [100_000, 700_000])
 def test_an_atomic_that_returns_the_old_value_starts_up_as_the_slower_of_load_and_store(latency_ps: int) -> None:
-    one = board("mlu370-x4").replace(dma_read_latency_ps=latency_ps)
+    board = board_of("mlu370-x4").replace(dma_read_latency_ps=latency_ps)
 
     async def kernel(core: Core, target: View) -> None:
         old = core.nram.alloc(16, "float32")
         await core.atomic_reduce_add(target, 1)
         await core.atomic_add(old, target, 1)
 
-    device = Device(one)
+    device = Device(board)
     device.launch(kernel, device.upload(np.zeros(16, np.float32), writable=True), dim=1, kind="BLOCK")
     device.synchronize()
     columns = device.log.columns()
     without, with_old = (columns["end_ps"] - columns["start_ps"]).tolist()
-    assert with_old - without == max(latency_ps - one.dma_write_latency_ps, 0)
+    assert with_old - without == max(latency_ps - board.dma_write_latency_ps, 0)
     result = device.result()
-    assert mlusim.retime(result, one).time_ps == result.time_ps
+    assert mlusim.retime(result, board).time_ps == result.time_ps
 
 
 def test_sets_of_every_memory() -> None:

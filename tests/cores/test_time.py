@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from closed_forms import BOARDS, H8, PS, X4, by_name, span, took, transfer_ps
 from mlusim.cores.core import Core
-from mlusim.hardware import board
+from mlusim.hardware import board as board_of
 from mlusim.hardware.board_record import Board
 from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction, MemoryKind
@@ -22,31 +22,31 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 
 @pytest.fixture(params=BOARDS, ids=by_name)
-def one(request: pytest.FixtureRequest) -> Board:
+def board(request: pytest.FixtureRequest) -> Board:
     """Each of the boards."""
     return request.param
 
 
 @pytest.mark.parametrize("nbytes", [64, 640, 64 * 1024, 320 * 1024])
 @pytest.mark.parametrize("way", ["load", "store"])
-def test_contiguous(run: Any, one: Board, nbytes: int, way: str) -> None:
-    device = Device(one)
+def test_contiguous(run: Any, board: Board, nbytes: int, way: str) -> None:
+    device = Device(board)
 
     async def kernel(core: Core, x: View) -> None:
         tile = core.nram.alloc(nbytes, np.uint8)
         await core.memcpy(*((tile, x) if way == "load" else (x, tile)))
 
     run(kernel, device.alloc(nbytes, np.uint8), device=device)
-    latency = one.dma_read_latency_ps if way == "load" else one.dma_write_latency_ps
-    moving = transfer_ps(one, **{"reads" if way == "load" else "writes": nbytes})
+    latency = board.dma_read_latency_ps if way == "load" else board.dma_write_latency_ps
+    moving = transfer_ps(board, **{"reads" if way == "load" else "writes": nbytes})
     assert took(device) == pytest.approx(latency + moving, abs=2)
 
 
 @pytest.mark.parametrize("way", ["load", "store"])
 @pytest.mark.parametrize(("rows", "row", "gap"), [(64, 512, 512), (100, 64, 64), (7, 16384, 64)])
-def test_strided(run: Any, one: Board, way: str, rows: int, row: int, gap: int) -> None:
+def test_strided(run: Any, board: Board, way: str, rows: int, row: int, gap: int) -> None:
     """A segment takes no less than the board's time for one."""
-    device = Device(one)
+    device = Device(board)
 
     async def kernel(core: Core, x: View) -> None:
         tile = core.nram.alloc((rows, row), np.uint8)
@@ -54,27 +54,27 @@ def test_strided(run: Any, one: Board, way: str, rows: int, row: int, gap: int) 
         await core.memcpy(*((tile, part) if way == "load" else (part, tile)))
 
     run(kernel, device.alloc((rows, row + gap), np.uint8), device=device)
-    latency = one.dma_read_latency_ps if way == "load" else one.dma_write_latency_ps
-    moving = transfer_ps(one, segments=rows, strided=True, **{"reads" if way == "load" else "writes": rows * row})
+    latency = board.dma_read_latency_ps if way == "load" else board.dma_write_latency_ps
+    moving = transfer_ps(board, segments=rows, strided=True, **{"reads" if way == "load" else "writes": rows * row})
     assert took(device) == pytest.approx(latency + moving, abs=2)
 
 
-def test_segments_cost_on_the_side_with_gaps(run: Any, one: Board) -> None:
-    device = Device(one)
+def test_segments_cost_on_the_side_with_gaps(run: Any, board: Board) -> None:
+    device = Device(board)
 
     async def kernel(core: Core, x: View) -> None:
         await core.memcpy(core.nram.alloc((2, 128), np.uint8)[:, :64], x)
 
     run(kernel, device.alloc((2, 64), np.uint8), device=device)
-    expected = one.dma_read_latency_ps + transfer_ps(one, reads=128, segments=2)
+    expected = board.dma_read_latency_ps + transfer_ps(board, reads=128, segments=2)
     assert took(device) == pytest.approx(expected, abs=2)
 
 
 @pytest.mark.parametrize(
     ("offset", "nbytes", "first_read", "written"), [(0, 4, 64, 64), (60, 8, 128, 128), (0, 65, 64, 128)]
 )
-def test_short_stores(run: Any, one: Board, offset: int, nbytes: int, first_read: int, written: int) -> None:
-    device = Device(one)
+def test_short_stores(run: Any, board: Board, offset: int, nbytes: int, first_read: int, written: int) -> None:
+    device = Device(board)
 
     async def kernel(core: Core, x: View) -> None:
         await core.memcpy(x[offset : offset + nbytes], core.nram.alloc(nbytes, np.uint8))
@@ -82,13 +82,13 @@ def test_short_stores(run: Any, one: Board, offset: int, nbytes: int, first_read
     run(kernel, device.alloc(256, np.uint8), device=device)
     columns = device.log.columns()
     assert (columns["bus_read_bytes"][0], columns["bus_write_bytes"][0]) == (first_read, written)
-    moving = transfer_ps(one, writes=written, first_reads=first_read, elements=nbytes < 64)
-    assert took(device) == pytest.approx(one.dma_write_latency_ps + moving, abs=2)
+    moving = transfer_ps(board, writes=written, first_reads=first_read, elements=nbytes < 64)
+    assert took(device) == pytest.approx(board.dma_write_latency_ps + moving, abs=2)
 
 
 @pytest.mark.parametrize("direction", ["SRAM2NRAM", "NRAM2SRAM"])
-def test_sram(run: Any, one: Board, direction: str) -> None:
-    device = Device(one)
+def test_sram(run: Any, board: Board, direction: str) -> None:
+    device = Device(board)
     nbytes = 100_000
 
     async def kernel(core: Core) -> None:
@@ -98,16 +98,16 @@ def test_sram(run: Any, one: Board, direction: str) -> None:
         await core.memcpy(*((nram, sram) if direction == "SRAM2NRAM" else (sram, nram)))
 
     run(kernel, device=device, dim=4, kind="UNION1")
-    rate = min(one.core_sram_bandwidth_bytes_per_s, one.sram_bandwidth_bytes_per_s)
-    assert took(device) == pytest.approx(one.sram_latency_ps + nbytes / rate * PS, abs=2)
+    rate = min(board.core_sram_bandwidth_bytes_per_s, board.sram_bandwidth_bytes_per_s)
+    assert took(device) == pytest.approx(board.sram_latency_ps + nbytes / rate * PS, abs=2)
 
 
 @pytest.mark.parametrize("by", ["core", "memory core"])
 @pytest.mark.parametrize("direction", ["GDRAM2SRAM", "SRAM2GDRAM"])
 def test_the_memory_cores_engine(run: Any, by: str, direction: str) -> None:
     """Copies between GDRAM and SRAM run on it, whichever core issues them."""
-    one = X4.replace(memory_core_bandwidth_bytes_per_s=3 * 10**9)
-    device = Device(one)
+    board = X4.replace(memory_core_bandwidth_bytes_per_s=3 * 10**9)
+    device = Device(board)
     nbytes = 64_000
 
     async def kernel(core: Core, x: View) -> None:
@@ -117,18 +117,18 @@ def test_the_memory_cores_engine(run: Any, by: str, direction: str) -> None:
 
     run(kernel, device.alloc(nbytes, np.uint8), device=device, dim=4, kind="UNION1")
     reads = direction == "GDRAM2SRAM"
-    latency = one.dma_read_latency_ps if reads else one.dma_write_latency_ps
+    latency = board.dma_read_latency_ps if reads else board.dma_write_latency_ps
     moving = nbytes / (3 * 10**9) * PS
     assert took(device) == pytest.approx(latency + moving, abs=2)
 
 
-def test_a_move_inside_a_core(run: Any, one: Board) -> None:
+def test_a_move_inside_a_core(run: Any, board: Board) -> None:
     async def kernel(core: Core) -> None:
         one_buffer, two = core.nram.alloc(12_800, np.uint8), core.nram.alloc(12_800, np.uint8)
         await core.memcpy(one_buffer, two)
 
-    device = run(kernel, device=one)
-    assert took(device) == one.cycles_ps(one.move_startup_cycles + -(-12_800 // one.move_bytes_per_cycle))
+    device = run(kernel, device=board)
+    assert took(device) == board.cycles_ps(board.move_startup_cycles + -(-12_800 // board.move_bytes_per_cycle))
 
 
 @pytest.mark.parametrize("narrow", ["core", "cluster", "dram"])
@@ -139,8 +139,8 @@ def test_the_slowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -> 
         if narrow == "dram"
         else {f"{narrow}_{way}_bandwidth_bytes_per_s": slow for way in ("read", "write")}
     )
-    one = X4.replace(**limits)
-    device = Device(one)
+    board = X4.replace(**limits)
+    device = Device(board)
 
     async def kernel(core: Core, x: View, out: View) -> None:
         tile = core.nram.alloc(64_000, np.uint8)
@@ -149,8 +149,8 @@ def test_the_slowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -> 
 
     run(kernel, device.upload(np.zeros(64_000, np.uint8)), device.alloc(64_000, np.uint8), device=device)
     for record, efficiency, latency in (
-        (0, one.dram_read_efficiency, one.dma_read_latency_ps),
-        (1, one.dram_write_efficiency, one.dma_write_latency_ps),
+        (0, board.dram_read_efficiency, board.dma_read_latency_ps),
+        (1, board.dram_write_efficiency, board.dma_write_latency_ps),
     ):
         expected = latency + 64_000 / slow * PS / (efficiency if narrow == "dram" else 1)
         assert took(device, record) == pytest.approx(expected, abs=2)
@@ -161,8 +161,8 @@ def test_the_slowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -> 
 @QUICK
 def test_an_uncontended_copy_takes_the_planners_time(run: Any, data: st.DataObject) -> None:
     """`alone_ps` of any copy of one core is the time that it takes, to a picosecond or two."""
-    one = data.draw(
-        st.sampled_from([X4, H8, board("mlu290"), X4.replace(cluster_read_bandwidth_bytes_per_s=7 * 10**9), NARROW])
+    board = data.draw(
+        st.sampled_from([X4, H8, board_of("mlu290"), X4.replace(cluster_read_bandwidth_bytes_per_s=7 * 10**9), NARROW])
     )
     # Not WRAM, nor moves of 2xx, for which sizes are not free.
     sizeless = [d for d in Direction if MemoryKind.WRAM not in d.value and d is not Direction.NRAM2NRAM]
@@ -172,7 +172,7 @@ def test_an_uncontended_copy_takes_the_planners_time(run: Any, data: st.DataObje
         data.draw(st.integers(1, 300)),
         data.draw(st.sampled_from([0, 1, 64])),
     )
-    device = Device(one)
+    device = Device(board)
 
     async def kernel(core: Core, x: View, out: View) -> None:
         if core.is_memory_core or core.core_id:
@@ -193,9 +193,9 @@ def test_an_uncontended_copy_takes_the_planners_time(run: Any, data: st.DataObje
 
 
 @pytest.mark.parametrize("count", [2, 10])
-def test_a_queued_copy_hides_its_start_up(run: Any, one: Board, count: int) -> None:
+def test_a_queued_copy_hides_its_start_up(run: Any, board: Board, count: int) -> None:
     nbytes = 64 * 1024
-    moving = transfer_ps(one, reads=nbytes)
+    moving = transfer_ps(board, reads=nbytes)
 
     async def kernel(core: Core, x: View, blocking: bool) -> None:
         tile = core.nram.alloc(nbytes, np.uint8)
@@ -208,13 +208,13 @@ def test_a_queued_copy_hides_its_start_up(run: Any, one: Board, count: int) -> N
 
     times = {}
     for blocking in (False, True):
-        device = Device(one)
+        device = Device(board)
         run(kernel, device.upload(np.zeros(nbytes, np.uint8)), blocking, device=device)
         times[blocking] = span(device)
-    issue = one.cycles_ps(one.issue_cycles)
+    issue = board.cycles_ps(board.issue_cycles)
     assert moving > issue
-    assert times[False] == pytest.approx(one.dma_read_latency_ps + count * moving, abs=2 * count)
-    assert times[True] == pytest.approx(count * (one.dma_read_latency_ps + moving) + count * issue, abs=2 * count)
+    assert times[False] == pytest.approx(board.dma_read_latency_ps + count * moving, abs=2 * count)
+    assert times[True] == pytest.approx(count * (board.dma_read_latency_ps + moving) + count * issue, abs=2 * count)
 
 
 def test_a_short_copy_hides_only_part_of_the_next_ones_start_up(run: Any) -> None:
@@ -256,8 +256,8 @@ GROWS_FASTER = [
 ]
 
 
-def mixed_time(one: Board) -> int:
-    device = Device(one, data=True)
+def mixed_time(board: Board) -> int:
+    device = Device(board, data=True)
     x = device.upload(np.zeros((2, 16, 1100), np.float32))
     out = device.alloc((2, 16, 1000), np.float32)
     device.launch(mixed_work, x, out, dim=1, kind="BLOCK")
@@ -291,8 +291,8 @@ def test_every_cost_parameter_affects_the_time(name: str) -> None:
 
 def test_time_is_whole_picoseconds(run: Any) -> None:
     """Also on a clock whose period is no whole number of picoseconds."""
-    one = board("mlu370-x4").replace(clock_hz=333_333_333)
-    device = Device(one)
+    board = board_of("mlu370-x4").replace(clock_hz=333_333_333)
+    device = Device(board)
     views = device.upload(np.zeros((2, 16, 1100), np.float32)), device.alloc((2, 16, 1000), np.float32)
     run(mixed_work, *views, device=device)
     assert device.log.table().dtype == np.int64
@@ -301,12 +301,12 @@ def test_time_is_whole_picoseconds(run: Any) -> None:
     assert all(isinstance(launch.end_ps, int) for launch in device.log.launches)
 
 
-@pytest.mark.parametrize("one", BOARDS, ids=by_name)
-def test_timing_does_not_depend_on_data(run: Any, one: Board) -> None:
+@pytest.mark.parametrize("board", BOARDS, ids=by_name)
+def test_timing_does_not_depend_on_data(run: Any, board: Board) -> None:
     """A timing-only run, and runs of other data, have the very same records."""
     tables = []
     for data, seed in ((True, 0), (True, 1), (False, 2)):
-        device = Device(one, data=data)
+        device = Device(board, data=data)
         x = np.random.default_rng(seed).standard_normal((2, 16, 1100)).astype(np.float32)
         out = device.alloc((2, 16, 960), np.float32)
 

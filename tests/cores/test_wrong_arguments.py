@@ -47,7 +47,7 @@ def test_operands_of_the_wrong_type_are_refused_by_name(name):
     assert not of_python
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in INSTRUCTIONS.items() if one.attributes))
+@pytest.mark.parametrize("name", sorted(name for name, instruction in INSTRUCTIONS.items() if instruction.attributes))
 @pytest.mark.parametrize("value", [{}, [1], (0,), 1j, "x", None])
 def test_attributes_of_the_wrong_type_are_refused_by_name(name, value):
     async def kernel(core, x):

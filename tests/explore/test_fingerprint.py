@@ -106,9 +106,9 @@ VALUES = (
 @pytest.mark.parametrize("way", WAYS)
 def test_every_captured_value_changes_the_digest(way):
     digests = [fingerprint(way(value)) for value in VALUES]
-    assert [one.unknown for one in digests] == [()] * len(VALUES)
-    assert len({one.sha256 for one in digests}) == len(VALUES)
-    assert [fingerprint(way(value)).sha256 for value in VALUES] == [one.sha256 for one in digests]
+    assert [digest.unknown for digest in digests] == [()] * len(VALUES)
+    assert len({digest.sha256 for digest in digests}) == len(VALUES)
+    assert [fingerprint(way(value)).sha256 for value in VALUES] == [digest.sha256 for digest in digests]
 
 
 @given(hnp.arrays(np.int16, st.integers(1, 5000)), st.data())

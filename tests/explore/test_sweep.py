@@ -23,7 +23,7 @@ def inputs(operator, shape, dtype="float32", *, seed=0, **options):
     """The random inputs that `mlusim run OPERATOR --shape` takes."""
     command = COMMANDS[operator]
     # Example inputs depend on no attribute that has to be given.
-    given = {one.name: "int8" for one in command.attributes if one.required and one.kind == "dtype"}
+    given = {item.name: "int8" for item in command.attributes if item.required and item.kind == "dtype"}
     return command.example(RandomTensors(seed), shape, dtype_of(dtype), command.options(given | options))
 
 
@@ -170,8 +170,8 @@ def test_fewer_cores_leave_the_others_idle(kernels):
 
 
 def test_parts_of_clusters_and_none():
-    one = changed_board(X4, {"cores": 2})
-    assert (one.clusters, one.cores_per_cluster) == (1, 2)
+    board = changed_board(X4, {"cores": 2})
+    assert (board.clusters, board.cores_per_cluster) == (1, 2)
     with pytest.raises(BoardError, match=r"^mlu370-x4: 6 cores are not whole clusters of 4; use 4 or 8$"):
         changed_board(X4, {"cores": 6})
 

@@ -245,9 +245,9 @@ def test_the_model_fingerprint_covers_all_imports_of_a_point():
     missing = [
         name
         for name in (full.removeprefix("mlusim.") for full in names)
-        if not any(name == one or name.startswith(f"{one}.") for one in ours)
+        if not any(name == module or name.startswith(f"{module}.") for module in ours)
         and name.split(".")[0] not in no_part
-        and name not in ("analysis", *(f"analysis.{one}" for one in no_part_of_analysis))
+        and name not in ("analysis", *(f"analysis.{module}" for module in no_part_of_analysis))
     ]
     assert missing == []
 

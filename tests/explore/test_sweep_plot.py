@@ -83,9 +83,9 @@ def test_different_boundaries_have_the_colour_of_their_line(two_lines):
     expected = {}
     for strategy in ("tight", "pingpong"):
         rows = [row for row in two_lines.done if row["strategy"] == strategy]
-        for one, other in pairwise(rows):
-            if one["tier"] != other["tier"]:
-                edge = round((one["nram_usable_bytes"] * other["nram_usable_bytes"]) ** 0.5, 6)
+        for row, other in pairwise(rows):
+            if row["tier"] != other["tier"]:
+                edge = round((row["nram_usable_bytes"] * other["nram_usable_bytes"]) ** 0.5, 6)
                 expected[edge] = colours[strategy]
     assert len(expected) == 4
     assert edges == expected
@@ -167,7 +167,7 @@ def test_lines_that_coincide_are_wider_beneath(tmp_path):
     for row in found.rows:
         times[row["strategy"]].append(row["time_us"])
     assert len(times) == 3
-    assert len({tuple(one) for one in times.values()}) < 3, "strategies that give one plan coincide"
+    assert len({tuple(line) for line in times.values()}) < 3, "strategies that give one plan coincide"
     axes = found.plot(None, metrics=["time"]).axes[0]
     lines = [line for line in axes.lines if len(line.get_xdata()) == 3 and line.get_linestyle() == "-"]
     widths = [line.get_linewidth() for line in lines]

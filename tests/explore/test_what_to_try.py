@@ -138,7 +138,7 @@ def time_of(kernel, launches=1):
 )
 def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tolerance):
     found = time_of(before)
-    tries = {one.loss: one.time_ps for one in what_to_try(found, 6)}
+    tries = {suggestion.loss: suggestion.time_ps for suggestion in what_to_try(found, 6)}
     assert tries[loss] == min(tries.values())
     real = time_of(after).time_ps
     assert real < found.time_ps
@@ -153,7 +153,7 @@ def test_a_full_dram_gains_nothing_by_an_even_share():
         await uneven(core, x, out, 608)
 
     found = time_of(few_cores)
-    tries = {one.loss: one for one in what_to_try(found, 6)}
+    tries = {suggestion.loss: suggestion for suggestion in what_to_try(found, 6)}
     assert tries["idle"].time_ps == pytest.approx(time_of(even).time_ps, rel=0.02)
     assert tries["idle"].change.endswith("; 18 of 32 cores have none")
 

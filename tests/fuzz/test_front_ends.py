@@ -47,8 +47,8 @@ def program(draw):
         )
         pointers.append(pointer)
         descriptors.append(descriptor)
-    pairs = [one for pair in zip(descriptors, pointers, strict=True) for one in pair]
-    status = mluop.mluOpTinShiftForward(arg(handle), *(arg(one) for one in pairs))
+    pairs = [argument for pair in zip(descriptors, pointers, strict=True) for argument in pair]
+    status = mluop.mluOpTinShiftForward(arg(handle), *(arg(argument) for argument in pairs))
     for pointer in pointers:
         mluop.cnrtFree(pointer)
     return status, not wrong

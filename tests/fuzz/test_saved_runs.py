@@ -78,7 +78,7 @@ def test_any_value_of_the_head_replaced(place, wrong):
 @settings(max_examples=EXAMPLES)
 @given(name=st.integers(0, 1 << 20), place=st.integers(0, 1 << 30), wrong=st.integers(-(2**40), 2**62))
 def test_any_number_of_any_array_replaced(name, place, wrong):
-    arrays = sorted(one for one, data in whole().items() if one.endswith(".npy") and np.load(io.BytesIO(data)).size)
+    arrays = sorted(name for name, data in whole().items() if name.endswith(".npy") and np.load(io.BytesIO(data)).size)
     chosen = arrays[name % len(arrays)]
     array = np.load(io.BytesIO(whole()[chosen])).copy()
     array.reshape(-1)[place % array.size] = wrong if array.dtype == np.int64 else 0

@@ -12,11 +12,11 @@ import pytest
 from mlusim import dtypes
 from mlusim.cores.core import Core
 from mlusim.errors import AccessError, AllocationError, BoardError, InputError
-from mlusim.hardware import board
+from mlusim.hardware import board as board_of
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 
-X4 = board("mlu370-x4")
+X4 = board_of("mlu370-x4")
 
 
 async def copy(core: Core, x: View, out: View) -> None:
@@ -235,12 +235,12 @@ def test_huge_shapes_in_a_timing_only_run() -> None:
     columns = device.log.columns()
     assert columns["bytes_requested"].tolist() == [rows // 2 * row] * 2
     assert columns["bus_read_bytes"].tolist() == [rows // 2 * row] * 2
-    one = device.board
+    board = device.board
     bus = rows // 2 * row
-    work = bus / one.dram_strided_read_efficiency + bus / one.dram_strided_write_efficiency
+    work = bus / board.dram_strided_read_efficiency + bus / board.dram_strided_write_efficiency
     slowest = max(
-        work / (one.dram_bandwidth_bytes_per_s * one.dram_mixed_efficiency),
-        bus / min(one.core_read_bandwidth_bytes_per_s, one.core_write_bandwidth_bytes_per_s),
+        work / (board.dram_bandwidth_bytes_per_s * board.dram_mixed_efficiency),
+        bus / min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s),
     )
     took = columns["end_ps"] - columns["issue_ps"]
     assert took.tolist() == pytest.approx([slowest * 1e12] * 2, rel=1e-6)

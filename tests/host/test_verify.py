@@ -118,7 +118,7 @@ def test_a_kernel_works_in_place():
     assert (report.outputs["x"] == 2 * X).all()
     assert (x == X).all()
     assert not verify(double_in_place, InOut(x), 3.0, reference=lambda x: 2 * x, **ONE).ok
-    assert [one.kind for one in verify(double_in_place, X, **ONE).errors] == ["access"]
+    assert [error.kind for error in verify(double_in_place, X, **ONE).errors] == ["access"]
 
 
 def test_an_upload_that_kernels_may_write():

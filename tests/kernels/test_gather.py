@@ -66,7 +66,7 @@ def test_rows_by_tuples(name, nram_bytes, strategy, dtype, columns):
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 2048])
 @pytest.mark.parametrize("strategy", ["auto", "slab", "rows"])
-def test_two_axes_chosen_with_a_tied_one_between(name, nram_bytes, strategy):
+def test_two_axes_chosen_around_a_shared_one(name, nram_bytes, strategy):
     rng = np.random.default_rng(9)
     x = any_bits(rng, (6, 5, 9), "int16")
     index = np.stack([rng.integers(-6, 6, (7, 4, 11)), rng.integers(-9, 9, (7, 4, 11))], axis=-1)

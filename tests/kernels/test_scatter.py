@@ -98,7 +98,7 @@ def test_rows_by_tuples(name, nram_bytes, strategy, dtype, columns):
 @pytest.mark.grid(3)
 @pytest.mark.parametrize(("name", "strategy"), WAYS)
 @pytest.mark.parametrize("nram_bytes", [None, 3072])
-def test_two_axes_chosen_with_a_tied_one_between(name, strategy, nram_bytes):
+def test_two_axes_chosen_around_a_shared_one(name, strategy, nram_bytes):
     rng = np.random.default_rng(9)
     x = any_bits(rng, (6, 5, 9), "int16")
     index = np.stack([rng.integers(-6, 6, (7, 4, 11)), rng.integers(-9, 9, (7, 4, 11))], axis=-1)

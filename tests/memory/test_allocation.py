@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.errors import AccessError, AllocationError
-from mlusim.hardware import board, presets
+from mlusim.hardware import board as board_of
+from mlusim.hardware import presets
 from mlusim.memory.allocation import POISON, Memory, check_usable, fits_message
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import KIB
@@ -39,8 +40,8 @@ def test_capacity_is_total_less_reserved() -> None:
 
 
 def test_an_allocation_too_large_names_the_sizes() -> None:
-    one = board("mlu370-x4")
-    memory = Memory(MemoryKind.NRAM, "mlu370-x4", one.nram_bytes, reserved_bytes=one.nram_reserved_bytes)
+    board = board_of("mlu370-x4")
+    memory = Memory(MemoryKind.NRAM, "mlu370-x4", board.nram_bytes, reserved_bytes=board.nram_reserved_bytes)
     memory.allocate(100, "small", 0)
     with pytest.raises(
         AllocationError,

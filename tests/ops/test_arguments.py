@@ -24,7 +24,7 @@ PAIRS = np.array([[[0, 1]], [[1, 3]]], np.int32)
 def test_a_function_takes_the_arguments_of_its_schema(name):
     operator = OPERATORS[name]
     parameters = inspect.signature(getattr(ops, name)).parameters
-    own = [one for one in parameters if one not in {"device", "strategy", "options"}]
+    own = [name for name in parameters if name not in {"device", "strategy", "options"}]
     assert own == [*operator.tensors, *(attribute.name for attribute in operator.attributes)]
     for attribute in operator.attributes:
         default = parameters[attribute.name].default
@@ -36,7 +36,7 @@ def test_a_function_takes_the_arguments_of_its_schema(name):
 def test_example_inputs_are_valid(name):
     command = COMMANDS[name]
     values = {"dtype": "int16", "integer": 1, "integers": (0,)}
-    needed = {one.name: values[one.kind] for one in command.attributes if one.required}
+    needed = {attribute.name: values[attribute.kind] for attribute in command.attributes if attribute.required}
     options = command.options(needed)
     shape = (2, 4, 8, 16) if name == "tin_shift" else (4, 2)
     arrays = command.example(RandomTensors(0), shape, np.dtype(np.float32), options)

@@ -18,10 +18,10 @@ def call():
 
 def test_sensitivities_are_sorted_and_name_uncertain_parameters(call):
     found = sensitivity(call)
-    swings = [one.swing for one in found]
+    swings = [parameter.swing for parameter in found]
     assert swings == sorted(swings, reverse=True)
-    assert all(one.source.startswith(("ASSUMED", "fitted")) for one in found)
-    latency = next(one for one in found if one.field == "dma_read_latency_ps")
+    assert all(parameter.source.startswith(("ASSUMED", "fitted")) for parameter in found)
+    latency = next(parameter for parameter in found if parameter.field == "dma_read_latency_ps")
     assert latency.less < 0 < latency.more
 
 

@@ -68,9 +68,9 @@ def test_equal_tasks_stay_in_step_where_arbitration_is_even():
 def test_slab_loads_are_counted_per_run_of_tiles(tiles, tasks, parts):
     tasks = min(tasks, tiles)
     slab, task = np.arange(tiles) // parts, in_runs(tiles, tasks)
-    loads = [len(set(slab[task == one])) for one in range(tasks)]
+    loads = [len(set(slab[task == each])) for each in range(tasks)]
     longest = np.bincount(task).max()
-    most = max(count for one, count in enumerate(loads) if (task == one).sum() == longest)
+    most = max(count for each, count in enumerate(loads) if (task == each).sum() == longest)
     assert _slab_loads(tiles, tasks, parts) == (most, sum(loads))
 
 

@@ -49,7 +49,7 @@ class TestGroups:
         shape, axes = drawn
         x = np.arange(math.prod(shape)).reshape(shape)
         groups = coalesce(shape, axes)
-        assert all(one.flipped != other.flipped for one, other in pairwise(groups))
+        assert all(group.flipped != other.flipped for group, other in pairwise(groups))
         merged = x.reshape([group.extent for group in groups])
         turned = np.flip(merged, [axis for axis, group in enumerate(groups) if group.flipped])
         assert np.array_equal(turned.reshape(shape), np.flip(x, axes))

@@ -35,7 +35,7 @@ def test_near_predictions_prefer_more_tasks_then_fewer_operations():
 
 def test_the_fastest_strategy_comes_first():
     found = best_by_strategy([candidate(30, 1, 1, "a"), candidate(20, 1, 1, "b"), candidate(10, 1, 1, "a")])
-    assert [(name, one.predicted_ps) for name, one in found.items()] == [("a", 10), ("b", 20)]
+    assert [(name, winner.predicted_ps) for name, winner in found.items()] == [("a", 10), ("b", 20)]
 
 
 def test_rooms_and_task_counts_are_positive_and_within_limits():

@@ -59,14 +59,16 @@ def test_a_loaded_run_gives_every_figure_of_the_run(run, tmp_path):
     assert to_json(read) == to_json(run)
     assert read.lower_bound.losses_ps == run.lower_bound.losses_ps
     names = short_names(file for file, _, _ in run.log.lines)
-    assert [line[:3] for line in read.lines] == [(names.get(one.file, ""), one.line, one.function) for one in run.lines]
+    assert [line[:3] for line in read.lines] == [
+        (names.get(line.file, ""), line.line, line.function) for line in run.lines
+    ]
     assert read.plan.explain() == run.plan.explain()
     read.plan.check()
     for task in range(run.plan.tasks):
         assert list(read.plan.tiles_of(task)) == list(run.plan.tiles_of(task))
     assert list(draw(read)) == list(draw(run))
-    reports = [check_log(one.log, one.board, name=one.operator, plan=one.plan) for one in (read, run)]
-    read_json, run_json = (json.dumps(one.to_json()) for one in reports)
+    reports = [check_log(result.log, result.board, name=result.operator, plan=result.plan) for result in (read, run)]
+    read_json, run_json = (json.dumps(report.to_json()) for report in reports)
     for file, name in names.items():
         run_json = run_json.replace(json.dumps(file), json.dumps(name))
     assert read_json == run_json
@@ -265,7 +267,7 @@ def test_masks_of_selected_elements_are_saved(tmp_path):
         np.testing.assert_array_equal(log.selection(record, len(mask)), mask)
     read = mlusim.load(run.save(tmp_path / "run.zip"))
     same_log(read.log, log)
-    reports = [check_log(one.log, one.board, name=one.operator, plan=None) for one in (read, run)]
+    reports = [check_log(result.log, result.board, name=result.operator, plan=None) for result in (read, run)]
     assert reports[0].text() == reports[1].text()
 
 

@@ -67,7 +67,7 @@ async def index_beyond_the_table(core, x, out):
 def test_a_retimed_run_has_the_findings_of_the_run(kernel, kind, board):
     run = mlusim.verify(kernel, X, OUT, kind="BLOCK", dim=4).result
     again = mlusim.retime(run, board, keep_split=True)
-    reports = [check_log(one.log, one.board, name=one.operator, plan=None) for one in (run, again)]
+    reports = [check_log(result.log, result.board, name=result.operator, plan=None) for result in (run, again)]
     # A release may be a consequence of the race on the memory that is reused.
     assert kind in [finding.kind for error in reports[0].errors for finding in (error, *error.folded)]
     found = [[(finding.kind, finding.title, finding.times) for finding in report.findings] for report in reports]

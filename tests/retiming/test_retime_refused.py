@@ -28,8 +28,8 @@ def test_a_smaller_nram_is_refused_with_what_the_run_used():
     board = run.board
     message = refused(run, nram_bytes=board.nram_reserved_bytes + used - 1)
     assert f"buffers in {used:,}".replace(",", " ") in message
-    in_nram = [one for one in run.log.allocations if MemoryKind(one.memory) is MemoryKind.NRAM]
-    last = max(in_nram, key=lambda one: one.address)
+    in_nram = [allocation for allocation in run.log.allocations if MemoryKind(allocation.memory) is MemoryKind.NRAM]
+    last = max(in_nram, key=lambda allocation: allocation.address)
     assert f"of the NRAM of a core (up to {last.name!r}), and " in message
     assert "mlu370-x4 has" in message
     assert message.endswith("run it on that board")

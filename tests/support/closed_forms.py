@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlusim.hardware import board
+from mlusim.hardware import board as board_of
 from mlusim.hardware.board_record import Board
 from mlusim.host.device import Device
 
 # The closed forms are those of a latency that does not grow with the load, and of reads and writes that mix only while
 # they are in flight together; what else there is has tests with the links.
 X4, H8, S4 = (
-    board(name).replace(dram_latency_growth=0.0, dram_mixing_ps=0) for name in ("mlu370-x4", "mlu590-h8", "mlu270-s4")
+    board_of(name).replace(dram_latency_growth=0.0, dram_mixing_ps=0)
+    for name in ("mlu370-x4", "mlu590-h8", "mlu270-s4")
 )
 BOARDS = [X4, H8, S4]
 PS = 10**12
 
 
-def by_name(one: Any) -> str:
-    return getattr(one, "name", None) or str(one)
+def by_name(value: Any) -> str:
+    return getattr(value, "name", None) or str(value)
 
 
 def took(device: Device, record: int = 0) -> int:
@@ -34,7 +35,7 @@ def span(device: Device) -> int:
 
 
 def transfer_ps(
-    one: Board,
+    board: Board,
     *,
     reads: int = 0,
     writes: int = 0,
@@ -45,11 +46,11 @@ def transfer_ps(
 ) -> float:
     """The slowest of core port, cluster port, segments (`elements`: below 64 B) and DRAM, for bytes on the bus."""
     kind = "dram_strided_" if strided else "dram_"
-    work = (reads + first_reads) / getattr(one, f"{kind}read_efficiency")
-    work += writes / getattr(one, f"{kind}write_efficiency")
-    through = [work / one.dram_bandwidth_bytes_per_s * PS]
+    work = (reads + first_reads) / getattr(board, f"{kind}read_efficiency")
+    work += writes / getattr(board, f"{kind}write_efficiency")
+    through = [work / board.dram_bandwidth_bytes_per_s * PS]
     for name, nbytes in (("read", reads), ("write", writes)):
-        ports = (getattr(one, f"{port}_{name}_bandwidth_bytes_per_s") for port in ("core", "cluster"))
+        ports = (getattr(board, f"{port}_{name}_bandwidth_bytes_per_s") for port in ("core", "cluster"))
         through += [nbytes / port * PS for port in ports]
-    through.append(segments * (one.dma_element_ps if elements else one.dma_segment_ps))
+    through.append(segments * (board.dma_element_ps if elements else board.dma_segment_ps))
     return max(through)

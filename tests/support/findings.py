@@ -31,7 +31,7 @@ def the_only_error(kernel, *arguments, **options):
 
 
 def kinds_of(finding):
-    return [one.kind for one in finding.folded]
+    return [part.kind for part in finding.folded]
 
 
 def uninitialised(report):

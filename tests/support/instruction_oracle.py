@@ -17,7 +17,7 @@ rng = np.random.default_rng(20)
 
 def c_signature(intrinsic: str, count: int) -> CSignature:
     """The signature of an intrinsic with that many arguments."""
-    return next(one for one in c_signatures_of(intrinsic) if one.fewest <= count <= len(one.arguments))
+    return next(known for known in c_signatures_of(intrinsic) if known.fewest <= count <= len(known.arguments))
 
 
 def values(count: int, dtype: Any, *, low: float = -8, high: float = 8) -> Array:

@@ -230,7 +230,7 @@ def test_json_survives_a_round_trip(outcomes):
 def test_the_picture_is_drawn(tmp_path, outcomes):
     from mlusim.analysis.accuracy import save_accuracy
 
-    points = [(one.row.name, one.error, one.left_out_error, one.row.use) for one in outcomes.values()]
+    points = [(found.row.name, found.error, found.left_out_error, found.row.use) for found in outcomes.values()]
     save_accuracy(str(tmp_path / "a.svg"), points)
     text = (tmp_path / "a.svg").read_text()
     assert "copy-44.8MB" in text

@@ -22,10 +22,10 @@ from mlusim.analysis.page.roofline import Roofline
 from mlusim.analysis.page.tensors import TensorTraffic
 from mlusim.analysis.style import (
     BLACK,
+    BOUND,
     BUFFER_COLOURS,
     BUS,
     CAUSE_COLOURS,
-    FLOOR,
     INK,
     LOSS_COLOURS,
     READ,
@@ -114,7 +114,7 @@ def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
             "lower bound: the compulsory bytes at the peak",
             short([0, 0, stop, stop]),
             short([0, series.peak, series.peak, 0]),
-            {"color": FLOOR, "width": 2, "dash": "dot"},
+            {"color": BOUND, "width": 2, "dash": "dot"},
         )
     )
     top = 1.06 * max(series.peak, float((series.read + series.write).max()))
@@ -139,7 +139,7 @@ def losses(bound: LowerBound, cores: int) -> Figure:
         "y": names,
         "x": short(times),
         "marker": {
-            "color": [FLOOR, *(LOSS_COLOURS[name] for _, name in losses)],
+            "color": [BOUND, *(LOSS_COLOURS[name] for _, name in losses)],
             "line": {"color": INK, "width": 0.5},
         },
         "text": [f"{time:.2f} us ({percent(time / total)})" for time in times],
@@ -186,7 +186,7 @@ def per_core(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Figure
         showlegend=False,
         shapes=[  # on paper, since it crosses bars of every colour
             line | {"line": {"color": "#FFFFFF", "width": 4}},
-            line | {"line": {"color": FLOOR, "width": 2, "dash": "dot"}},
+            line | {"line": {"color": BOUND, "width": 2, "dash": "dot"}},
         ],
         annotations=[
             {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "showarrow": False}
@@ -227,7 +227,7 @@ def roofline(chart: Roofline) -> Figure:
         dash = next(bars) if roof.is_bar else "dash" if roof.colour == ROOF else "solid"
         look = {"color": roof.colour, "width": 1.5 if roof.is_bar else 2, "dash": dash}
         traces.append(_line(roof.name, short(roof.x), short(roof.y), look, f"{roof.name}: %{{y:.4g}} {chart.y_label}"))
-    for point, symbol, colour in zip(chart.points, ("circle", "diamond-open"), (FLOOR, BUS), strict=False):
+    for point, symbol, colour in zip(chart.points, ("circle", "diamond-open"), (BOUND, BUS), strict=False):
         traces.append(
             {"type": "scatter", "name": point.name, "x": short([point.x]), "y": short([point.y]), "mode": "markers"}
             | {"marker": {"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}}}
@@ -250,7 +250,7 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         for names_before in [[tensor.name for tensor in tensors[:index]]]
     ]
     series = (
-        ("compulsory: once", FLOOR, [tensor.compulsory_bytes for tensor in tensors]),
+        ("compulsory: once", BOUND, [tensor.compulsory_bytes for tensor in tensors]),
         ("requested by kernels", REQUESTED, [tensor.read_bytes + tensor.written_bytes for tensor in tensors]),
         ("on the DRAM bus", BUS, [tensor.bus_read_bytes + tensor.bus_write_bytes for tensor in tensors]),
     )
@@ -262,7 +262,7 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         ]
         traces.append(
             {"type": "bar", "orientation": "h", "name": name, "y": names, "x": nbytes, "marker": {"color": colour}}
-            | {"text": ratios if colour != FLOOR else [""] * len(tensors), "textposition": "outside"}
+            | {"text": ratios if colour != BOUND else [""] * len(tensors), "textposition": "outside"}
             | {"cliponaxis": False, "hovertemplate": f"%{{y}}<br>{name}: %{{x:,}} B %{{text}}<extra></extra>"}
         )
     maximum = max((max(nbytes) for _, _, nbytes in series if nbytes), default=0)

@@ -43,7 +43,7 @@ def test_copies_between_any_strided_views_match_numpy(data: st.DataObject) -> No
     dtype = data.draw(st.sampled_from(dtypes.ALL))
     shape = tuple(data.draw(st.integers(1, 4)) for _ in range(rank))
     extents = [tuple(count + data.draw(st.integers(0, 5)) for count in shape) for _ in range(3)]
-    keys = [slices(one, data, shape) for one in extents]
+    keys = [slices(extent, data, shape) for extent in extents]
     order = data.draw(st.permutations(range(rank)))
     spread = data.draw(st.sets(st.integers(0, rank - 1), max_size=2))
 
@@ -52,7 +52,7 @@ def test_copies_between_any_strided_views_match_numpy(data: st.DataObject) -> No
         return array[key]
 
     rng = np.random.default_rng(0)
-    x, before = (rng.integers(0, 256, (*one, dtype.itemsize), np.uint8) for one in extents[:2])
+    x, before = (rng.integers(0, 256, (*extent, dtype.itemsize), np.uint8) for extent in extents[:2])
     expected_middle, expected = before.copy(), np.full((*extents[2], dtype.itemsize), 255, np.uint8)
     expected_middle[keys[1]] = np.broadcast_to(broadcast(x[keys[0]]), (*shape, dtype.itemsize))
     expected[keys[2]] = expected_middle[keys[1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def run_through(run: Any, direction: Direction, *, blocking: bool, device: Any =
 
 
 @pytest.mark.parametrize("board", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
-@pytest.mark.parametrize("direction", list(Direction), ids=lambda one: one.name)
+@pytest.mark.parametrize("direction", list(Direction), ids=attrgetter("name"))
 def test_blocking(run: Any, direction: Direction, board: str) -> None:
     columns = run_through(run, direction, blocking=True, device=board).log.columns()
     assert DIRECTION_CODES[direction] in columns["direction"]
@@ -64,12 +65,12 @@ def test_blocking(run: Any, direction: Direction, board: str) -> None:
     assert columns["bus_write_bytes"][record] == SIZE * (direction.destination in off_chip)
 
 
-@pytest.mark.parametrize("direction", [one for one in Direction if one.asynchronous], ids=lambda one: one.name)
+@pytest.mark.parametrize("direction", [each for each in Direction if each.asynchronous], ids=attrgetter("name"))
 def test_asynchronous(run: Any, direction: Direction) -> None:
     run_through(run, direction, blocking=False)
 
 
-@pytest.mark.parametrize("direction", [one for one in Direction if not one.asynchronous], ids=lambda one: one.name)
+@pytest.mark.parametrize("direction", [each for each in Direction if not each.asynchronous], ids=attrgetter("name"))
 def test_not_asynchronous(run: Any, direction: Direction) -> None:
     """Not from LDRAM, not between SRAMs, and to LDRAM only from GDRAM."""
     with pytest.raises(

@@ -16,29 +16,31 @@ from mlusim.memory.view import View
 
 
 @pytest.fixture(params=BOARDS, ids=by_name)
-def one(request: pytest.FixtureRequest) -> Board:
+def board(request: pytest.FixtureRequest) -> Board:
     """Each of the boards."""
     return request.param
 
 
 @pytest.mark.parametrize("cores", [2, 8, 32])
 def test_k_equal_cores_on_a_saturated_chip_take_k_times(run: Any, cores: int) -> None:
-    one = X4.replace(dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0)
-    device = Device(one)
+    board = X4.replace(
+        dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0
+    )
+    device = Device(board)
     nbytes = 64_000
 
     async def kernel(core: Core, x: View) -> None:
         await core.memcpy(core.nram.alloc(nbytes, np.uint8), x)
 
     run(kernel, device.upload(np.zeros(nbytes, np.uint8)), device=device, dim=cores)
-    expected = one.dma_read_latency_ps + cores * transfer_ps(one, reads=nbytes)
+    expected = board.dma_read_latency_ps + cores * transfer_ps(board, reads=nbytes)
     assert [took(device, record) for record in range(cores)] == pytest.approx([expected] * cores, abs=cores + 1)
 
 
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_the_cores_of_a_cluster_share_its_port(run: Any, way: str) -> None:
     """Cores of one cluster share its port; the same number of cores in four clusters uses four ports."""
-    one = X4.replace(
+    board = X4.replace(
         **{f"cluster_{way}_bandwidth_bytes_per_s": 16 * 10**9},
         core_start_skew_ps=0,
         cluster_start_ps=0,
@@ -52,18 +54,18 @@ def test_the_cores_of_a_cluster_share_its_port(run: Any, way: str) -> None:
             await core.memcpy(*((tile, x) if way == "read" else (x, tile)))
 
     ends = {}
-    for name, dim, kind in (("one cluster", 4, "UNION1"), ("four clusters", 4, "BLOCK")):
-        device = Device(one)
+    for name, dim, kind in (("board cluster", 4, "UNION1"), ("four clusters", 4, "BLOCK")):
+        device = Device(board)
         run(kernel, device.alloc(nbytes, np.uint8), device=device, dim=dim, kind=kind)
         ends[name] = [took(device, record) for record in range(4)]
-    latency = getattr(one, f"dma_{way}_latency_ps")
+    latency = getattr(board, f"dma_{way}_latency_ps")
     alone = nbytes / (16 * 10**9) * PS
-    assert ends["one cluster"] == pytest.approx([latency + 4 * alone] * 4, abs=5)
+    assert ends["board cluster"] == pytest.approx([latency + 4 * alone] * 4, abs=5)
     assert ends["four clusters"] == pytest.approx([latency + alone] * 4, abs=5)
 
 
 def test_sram_is_shared_by_its_cluster(run: Any) -> None:
-    one = X4.replace(
+    board = X4.replace(
         sram_bandwidth_bytes_per_s=20 * 10**9, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0
     )
     nbytes = 64_000
@@ -73,13 +75,13 @@ def test_sram_is_shared_by_its_cluster(run: Any) -> None:
         if not core.is_memory_core:
             await core.memcpy(core.nram.alloc(nbytes, np.uint8), shared)
 
-    device = run(kernel, device=one, dim=(4, 2, 1), kind="UNION1")
-    expected = one.sram_latency_ps + 4 * nbytes / (20 * 10**9) * PS
+    device = run(kernel, device=board, dim=(4, 2, 1), kind="UNION1")
+    expected = board.sram_latency_ps + 4 * nbytes / (20 * 10**9) * PS
     assert [took(device, record) for record in range(8)] == pytest.approx([expected] * 8, abs=5)
 
 
 def test_reads_and_writes_together_lose_the_mixed_efficiency(run: Any) -> None:
-    one = X4.replace(
+    board = X4.replace(
         dram_bandwidth_bytes_per_s=10**9,
         dram_mixed_efficiency=0.8,
         core_start_skew_ps=0,
@@ -97,13 +99,13 @@ def test_reads_and_writes_together_lose_the_mixed_efficiency(run: Any) -> None:
 
     spans = {}
     for together in (False, True):
-        device = Device(one)
+        device = Device(board)
         run(kernel, device.alloc(nbytes, np.uint8), together, device=device, dim=2)
         spans[together] = span(device)
-    reads, writes = (transfer_ps(one, **{way: nbytes}) for way in ("reads", "writes"))
+    reads, writes = (transfer_ps(board, **{way: nbytes}) for way in ("reads", "writes"))
     assert spans[False] == pytest.approx(2 * reads, abs=5)
     # The read ends first, after twice its work; what is left of the write goes alone.
-    shared = 2 * reads / one.dram_mixed_efficiency
+    shared = 2 * reads / board.dram_mixed_efficiency
     assert spans[True] == pytest.approx(shared + (writes - reads), abs=5)
 
 

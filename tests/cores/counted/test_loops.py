@@ -185,9 +185,9 @@ def test_a_million_row_copies_are_one_record(run: Any) -> None:
     np.testing.assert_array_equal(device.log.addresses[0]["src"], rows)
 
 
-def row_copies(one: Board, *, count: int, row: int, **how: Any) -> int:
+def row_copies(board: Board, *, count: int, row: int, **how: Any) -> int:
     """Time of `memcpy_rows` of contiguous, aligned rows from GDRAM."""
-    device = Device(one)
+    device = Device(board)
 
     async def kernel(core: Core, x: View) -> None:
         await core.memcpy_rows(core.nram.alloc((count, row), np.uint8), x, np.arange(count)[::-1].copy(), **how)
@@ -196,24 +196,24 @@ def row_copies(one: Board, *, count: int, row: int, **how: Any) -> int:
     return int(columns["end_ps"][0] - columns["issue_ps"][0])
 
 
-@pytest.mark.parametrize("one", [X4, H8], ids=lambda one: one.name)
+@pytest.mark.parametrize("board", [X4, H8], ids=lambda board: board.name)
 @pytest.mark.parametrize("row", [64, 256, 16384])
 @pytest.mark.parametrize("count", [2, 7])
-def test_cost_of_rows(one: Board, row: int, count: int) -> None:
+def test_cost_of_rows(board: Board, row: int, count: int) -> None:
     """Blocking: latency, issue and transfer for each; queued: the transfers alone, after one latency."""
-    link = one.dram_bandwidth_bytes_per_s * one.dram_strided_read_efficiency
-    rate = min(one.core_read_bandwidth_bytes_per_s, one.cluster_read_bandwidth_bytes_per_s, link) / PS
-    transfer = max(row / rate, one.dma_segment_ps)
-    issue = one.cycles_ps(count * (one.issue_cycles + one.scalar_loop_cycles))
-    blocking = count * (transfer + one.dma_read_latency_ps) + issue
-    queued = one.dma_read_latency_ps + max(count * max(transfer, one.gather_element_ps), issue)
-    assert row_copies(one, count=count, row=row) == pytest.approx(blocking, abs=2)
-    assert row_copies(one, count=count, row=row, blocking=False) == pytest.approx(queued, abs=2)
+    link = board.dram_bandwidth_bytes_per_s * board.dram_strided_read_efficiency
+    rate = min(board.core_read_bandwidth_bytes_per_s, board.cluster_read_bandwidth_bytes_per_s, link) / PS
+    transfer = max(row / rate, board.dma_segment_ps)
+    issue = board.cycles_ps(count * (board.issue_cycles + board.scalar_loop_cycles))
+    blocking = count * (transfer + board.dma_read_latency_ps) + issue
+    queued = board.dma_read_latency_ps + max(count * max(transfer, board.gather_element_ps), issue)
+    assert row_copies(board, count=count, row=row) == pytest.approx(blocking, abs=2)
+    assert row_copies(board, count=count, row=row, blocking=False) == pytest.approx(queued, abs=2)
 
 
-@pytest.mark.parametrize("one", [X4, H8, S4], ids=lambda one: one.name)
+@pytest.mark.parametrize("board", [X4, H8, S4], ids=lambda board: board.name)
 @pytest.mark.parametrize("row", [4, 64, 512, 4096])
-def test_counted_blocking_rows_cost_what_the_loop_costs(run: Any, one: Board, row: int) -> None:
+def test_counted_blocking_rows_cost_what_the_loop_costs(run: Any, board: Board, row: int) -> None:
     """The loop of plain copies, awaited one by one, within the cost of its branch and the strided efficiency."""
 
     async def kernel(core: Core, x: View) -> None:
@@ -221,11 +221,11 @@ def test_counted_blocking_rows_cost_what_the_loop_costs(run: Any, one: Board, ro
         for number in range(16):
             await core.memcpy(tile[number], x[15 - number])
 
-    device = Device(one)
+    device = Device(board)
     columns = run(kernel, device.upload(np.zeros((16, row), np.uint8)), device=device).log.columns()
     plain = columns["end_ps"][-1] - columns["issue_ps"][0]
-    branches = 15 * one.cycles_ps(one.scalar_loop_cycles)
-    assert row_copies(one, count=16, row=row) == pytest.approx(plain + branches, rel=0.01)
+    branches = 15 * board.cycles_ps(board.scalar_loop_cycles)
+    assert row_copies(board, count=16, row=row) == pytest.approx(plain + branches, rel=0.01)
 
 
 def test_on_chip_rows_each_pay_their_startup(run: Any) -> None:

@@ -11,19 +11,21 @@ from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 
 
 def every_c_signature() -> list[tuple[str, CSignature]]:
-    return [(name, one) for name in BY_INTRINSIC for one in c_signatures_of(name)]
+    return [(name, signature) for name in BY_INTRINSIC for signature in c_signatures_of(name)]
 
 
-@pytest.mark.parametrize(("name", "one"), every_c_signature(), ids=lambda item: item if isinstance(item, str) else "")
-def test_signatures_name_operands_and_attributes(name: str, one: CSignature) -> None:
-    entry: Instruction = one.instruction
-    names = {argument.name for argument in one.arguments}
-    stands = {attribute for argument in one.arguments for attribute in argument.stands_for}
+@pytest.mark.parametrize(
+    ("name", "signature"), every_c_signature(), ids=lambda item: item if isinstance(item, str) else ""
+)
+def test_signatures_name_operands_and_attributes(name: str, signature: CSignature) -> None:
+    entry: Instruction = signature.instruction
+    names = {argument.name for argument in signature.arguments}
+    stands = {attribute for argument in signature.arguments for attribute in argument.stands_for}
     for operand in entry.operands:
         assert operand.name in names or operand.number or entry.to_register, name
     for attribute in entry.attributes:
-        assert attribute in stands or attribute in entry.defaults or attribute in one.fixed, name
-    pointers = [argument for argument in one.arguments if argument.shape is not None]
+        assert attribute in stands or attribute in entry.defaults or attribute in signature.fixed, name
+    pointers = [argument for argument in signature.arguments if argument.shape is not None]
     scratch = {"dst_addition", "src_addition"}
     assert {argument.name for argument in pointers} <= {operand.name for operand in entry.operands} | scratch
 

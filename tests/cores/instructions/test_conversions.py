@@ -131,7 +131,7 @@ def test_int4(rounding: str | None) -> None:
 def test_a_packed_operand_on_the_wrong_side_of_an_int4_conversion_is_refused(
     name: str, dst: Any, src: Any, message: str
 ) -> None:
-    operands = [Extent(one.shape, one.itemsize) for one in (dst, src)]
+    operands = [Extent(view.shape, view.itemsize) for view in (dst, src)]
     assert message in INSTRUCTIONS[name].geometry(operands, {"rounding": None, "position": 0})
 
 

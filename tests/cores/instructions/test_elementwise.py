@@ -316,7 +316,7 @@ def test_the_vector_library_takes_the_element_count_first() -> None:
     for name in (*vector_functions(), *vector_casts()):
         choices = c_signatures_of(name)
         assert choices, name
-        assert [one.arguments[0].name for one in choices] == ["n"] * len(choices), name
+        assert [signature.arguments[0].name for signature in choices] == ["n"] * len(choices), name
 
 
 def _solved(rising: Callable[[float], float], value: float, low: float, high: float) -> float:

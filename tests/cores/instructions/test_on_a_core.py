@@ -13,11 +13,11 @@ from mlusim.cores.compute.uncached_vector import bang_move
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.errors import OperandError, UnknownNameError
-from mlusim.hardware import board
+from mlusim.hardware import board as board_of
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 
-X4 = board("mlu370-x4")
+X4 = board_of("mlu370-x4")
 HERE = r"^task 0 \(cluster 0, core 0\), test_on_a_core\.py:\d+, at .* ns: "
 
 
@@ -247,15 +247,15 @@ def test_a_vector_unit_move_is_in_order_with_vector_instructions(run: Any) -> No
     [("log2", "log"), ("recip", "divide"), ("sqrt", "root"), ("sin", "trig"), ("active_tanh", "activation")],
 )
 def test_functions_cost_cycles_of_their_class_for_each_128_bytes(run: Any, name: str, kind: str) -> None:
-    one = X4.replace(**{f"vector_{kind}_cycles": 17})
+    board = X4.replace(**{f"vector_{kind}_cycles": 17})
 
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(1000, "float32")
         core.fill(tile, 1)
         getattr(core, name)(tile, tile)
 
-    columns = run(kernel, device=one).log.columns()
-    assert columns["end_ps"][1] - columns["start_ps"][1] == one.cycles_ps(one.vector_startup_cycles + 17 * 32)
+    columns = run(kernel, device=board).log.columns()
+    assert columns["end_ps"][1] - columns["start_ps"][1] == board.cycles_ps(board.vector_startup_cycles + 17 * 32)
 
 
 @pytest.mark.parametrize(
@@ -282,9 +282,9 @@ def test_a_matrix_product_costs_its_multiply_adds(run: Any, device: str, kind: s
         core.matmul(core.nram.alloc((m, n), "float32"), rows, weights)
 
     columns = run(kernel, device=device).log.columns()
-    one = board(device)
-    cycles = one.tensor_startup_cycles - (-2 * m * k * n // int(rate * one.tensor_efficiency))
-    assert columns["end_ps"][2] - columns["start_ps"][2] == one.cycles_ps(cycles)
+    board = board_of(device)
+    cycles = board.tensor_startup_cycles - (-2 * m * k * n // int(rate * board.tensor_efficiency))
+    assert columns["end_ps"][2] - columns["start_ps"][2] == board.cycles_ps(cycles)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_dilated_pools_with_index() -> None:
     best = pair[:nbytes].view(np.float32).reshape(rows, columns, 2)
     for i, j, c in np.ndindex(rows, columns, 2):
         assert best[i, j, c] == max(a[2 * i + 3 * y, j + 2 * x, c] for y in range(2) for x in range(3))
-    lengths = [len(one.arguments) for one in c_signatures_of("__bang_maxpool_value_index")]
+    lengths = [len(signature.arguments) for signature in c_signatures_of("__bang_maxpool_value_index")]
     assert lengths == [10, 14]
     shapes, _ = c_signatures_of("__bang_maxpool_value_index")[1].bind(
         [0, 0, 2, 7, 8, 2, 3, 1, 2, nbytes, 3, 2, 1, 1], {"dst": 4, "src": 4}

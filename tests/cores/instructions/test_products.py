@@ -93,7 +93,7 @@ def test_argument_lists_of_products_and_convolutions() -> None:
     )
     assert (shapes["dst"], shapes["src"], shapes["bias"]) == ((128,), (12,), (128,))
     assert attributes["fix_position"] == 3
-    lists = [(one.instruction.name, len(one.arguments)) for one in c_signatures_of("__bang_conv")]
+    lists = [(signature.instruction.name, len(signature.arguments)) for signature in c_signatures_of("__bang_conv")]
     assert lists == [("conv", n) for n in (11, 12, 14, 15, 16)] + [("conv_bias", n) for n in (12, 13, 15, 16, 17)]
     dilated = c_signatures_of("__bang_conv")[2]
     shapes, _ = dilated.bind([0, 0, 0, 8, 9, 10, 3, 2, 1, 2, 64, 0, 3, 2], {"dst": 4, "src": 4, "kernel": 4})

@@ -32,8 +32,8 @@ def arrivals(device: Device, name: str) -> dict[int, list[tuple[int, int, int]]]
     rounds: dict[int, list[tuple[int, int, int]]] = {}
     for record, op in enumerate(columns["op"]):
         if device.log.ops[op] == name:
-            one = (int(columns["task"][record]), int(columns["issue_ps"][record]), int(columns["end_ps"][record]))
-            rounds.setdefault(int(columns["detail"][record]), []).append(one)
+            wait = (int(columns["task"][record]), int(columns["issue_ps"][record]), int(columns["end_ps"][record]))
+            rounds.setdefault(int(columns["detail"][record]), []).append(wait)
     return rounds
 
 

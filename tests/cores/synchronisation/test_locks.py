@@ -33,7 +33,7 @@ def test_a_lock_makes_read_and_write_atomic(locked: bool) -> None:
     device.synchronize()
     found = device.download(total)
     assert (found == 8).all() == locked
-    races = [one for one in device.verify(rewrites=True).errors if one.kind == "task-race"]
+    races = [error for error in device.verify(rewrites=True).errors if error.kind == "task-race"]
     assert bool(races) != locked
 
 

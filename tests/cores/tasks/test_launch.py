@@ -13,11 +13,12 @@ import mlusim
 from mlusim.cores.core import Core
 from mlusim.cores.tasks.launch import WaitingJobs
 from mlusim.errors import LaunchError, UnknownNameError
-from mlusim.hardware import board, presets
+from mlusim.hardware import board as board_of
+from mlusim.hardware import presets
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 
-X4 = board("mlu370-x4")
+X4 = board_of("mlu370-x4")
 ISSUE = X4.cycles_ps(X4.issue_cycles)
 
 
@@ -109,18 +110,18 @@ def test_task_types(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize("one", presets(), ids=lambda one: one.name)
-def test_the_boards_limit_of_union(one: Any) -> None:
+@pytest.mark.parametrize("board", presets(), ids=lambda board: board.name)
+def test_the_boards_limit_of_union(board: Any) -> None:
     for union in (1, 2, 4, 8, 16):
-        device = Device(one)
+        device = Device(board)
         dim = (4 * union, 1, 1)
-        if union <= min(one.max_union, one.clusters):
+        if union <= min(board.max_union, board.clusters):
             device.launch(nothing, dim=dim, kind=f"UNION{union}")
             device.synchronize()
         else:
             refused(
-                rf"nothing: UNION{union} needs {union} clusters at once; {one.name} takes at most "
-                rf"UNION{one.max_union} and has {one.clusters} clusters?$",
+                rf"nothing: UNION{union} needs {union} clusters at once; {board.name} takes at most "
+                rf"UNION{board.max_union} and has {board.clusters} clusters?$",
                 nothing,
                 device=device,
                 dim=dim,

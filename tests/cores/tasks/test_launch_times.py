@@ -61,7 +61,7 @@ def test_queued_kernels_have_a_gap(run: Any) -> None:
     device.synchronize()
     alone = X4.kernel_start_ps + X4.kernel_end_ps
     step = alone + X4.queued_kernel_gap_ps
-    assert [(one.start_ps, one.end_ps) for one in device.log.launches] == [
+    assert [(launch.start_ps, launch.end_ps) for launch in device.log.launches] == [
         (k * step, k * step + alone) for k in range(3)
     ]
 
@@ -295,5 +295,5 @@ def test_any_mix_of_launches_completes(launches: list[tuple[str, int, int, int]]
             if task.cluster == cluster and task.launch != launch:
                 assert task.end_ps <= start or task.start_ps >= start
     for queue in range(3):
-        mine = [one for one in device.log.launches if one.queue == queue]
-        assert all(one.end_ps + X4.queued_kernel_gap_ps <= two.start_ps for one, two in pairwise(mine))
+        mine = [launch for launch in device.log.launches if launch.queue == queue]
+        assert all(launch.end_ps + X4.queued_kernel_gap_ps <= two.start_ps for launch, two in pairwise(mine))
