@@ -35,7 +35,7 @@ from mlusim.units import PS_PER_US
 PARTS = (1, 2, 3, 4, 6, 8, 16)
 TYPES = ("int8", "float16", "float32", "int64")
 MOST_ELEMENTS = 1 << 19
-LONG = 0.15
+LARGE_LOSS = 0.15
 MOST_OPERATIONS = 200_000
 ENDLESS_PS = 1 << 62
 
@@ -98,7 +98,7 @@ def simulated(call: Call) -> int:
         return ENDLESS_PS
 
 
-def regret(name: str, rng: random.Random) -> tuple[float, float, str] | None:
+def loss(name: str, rng: random.Random) -> tuple[float, float, str] | None:
     """Return the loss of auto relative to the best plan, the error of its prediction, and the best plan."""
     command = COMMANDS[name]
     board = board_of(rng.choice(preset_names()))
@@ -142,17 +142,17 @@ def main() -> None:
         rng = random.Random(name)  # noqa: S311 - calls that come out the same each time
         begin, rows = time.perf_counter(), list[tuple[float, float, str]]()
         while len(rows) < options.calls and time.perf_counter() - begin < options.seconds:
-            found = regret(name, rng)
-            if found is not None:
-                rows.append(found)
-        more = np.array([row[0] for row in rows])
+            call = loss(name, rng)
+            if call is not None:
+                rows.append(call)
+        losses = np.array([row[0] for row in rows])
         print(
-            f"| {name} | {len(rows)} | {more.mean():.1%} | {more.max():.1%} | {int((more > LONG).sum())} | "
+            f"| {name} | {len(rows)} | {losses.mean():.1%} | {losses.max():.1%} | {int((losses > LARGE_LOSS).sum())} | "
             f"{np.mean([row[1] for row in rows]):.1%} |",
             flush=True,
         )
-        for regret_part, off, what in sorted(rows, reverse=True)[: options.show]:
-            print(f"{name}: {regret_part:.1%}, predicted {off:.1%} off: {what}", file=sys.stderr)
+        for share, off, what in sorted(rows, reverse=True)[: options.show]:
+            print(f"{name}: {share:.1%}, predicted {off:.1%} off: {what}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -49,14 +49,14 @@ def swept(points: int, workers: int, folder: Path) -> tuple[float, int]:
     """Return the seconds of a sweep with a file, and its points."""
     db = folder / f"{workers}.sqlite"
     begin = time.perf_counter()
-    found = sweep("tin_shift", workers=workers, db=db, **axes(points))
+    first = sweep("tin_shift", workers=workers, db=db, **axes(points))
     seconds = time.perf_counter() - begin
-    assert found.counts["done"] == len(found)
+    assert first.counts["done"] == len(first)
     begin = time.perf_counter()
     again = sweep("tin_shift", workers=workers, db=db, **axes(points))
-    assert again.found == len(found)
-    print(f"  finding all of them in the file again: {1e3 * (time.perf_counter() - begin) / len(found):.2f} ms a point")
-    return seconds, len(found)
+    assert again.found == len(first)
+    print(f"  finding all of them in the file again: {1e3 * (time.perf_counter() - begin) / len(first):.2f} ms a point")
+    return seconds, len(first)
 
 
 def main() -> int:

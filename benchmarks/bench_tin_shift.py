@@ -101,8 +101,8 @@ def fresh(part: str) -> dict[str, float]:
     """Run a part in a separate process."""
     command = [sys.executable, __file__, part]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, float] = json.loads(text)
-    return found
+    figures: dict[str, float] = json.loads(text)
+    return figures
 
 
 def main() -> None:

@@ -32,16 +32,16 @@ _CELL = re.compile(r"^# %%(?P<kind>.*)\n", re.MULTILINE)
 def cells(text: str) -> list[tuple[str, str]]:
     """(`markdown` or `code`, text) of each cell of a script."""
     parts = _CELL.split(text)[1:]
-    found = []
+    listed = []
     for kind, body in zip(parts[::2], parts[1::2], strict=True):
         stripped = body.strip("\n")
         if "[markdown]" in kind:
-            found.append(
+            listed.append(
                 ("markdown", "\n".join(line.removeprefix("#").removeprefix(" ") for line in stripped.split("\n")))
             )
         elif stripped:
-            found.append(("code", stripped))
-    return found
+            listed.append(("code", stripped))
+    return listed
 
 
 def render(lesson: Path) -> tuple[str, list[tuple[str, Figure | Canvas]]]:

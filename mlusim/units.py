@@ -72,10 +72,11 @@ def plural(count: int, noun: str) -> str:
     return f"{group_digits(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def first_of(separator: str, texts: Sequence[str], most: int = 12) -> str:
-    """Join texts, the first few of many: `a, b and 3 more`."""
-    others = len(texts) - most
-    return separator.join(texts[:most]) + (f"{separator}and {others} more" if others > 0 else "")
+def first_of(separator: str, texts: Sequence[str]) -> str:
+    """Join texts, the first twelve of many: `a, b and 3 more`."""
+    listed = texts[:12]
+    others = len(texts) - len(listed)
+    return separator.join(listed) + (f"{separator}and {others} more" if others else "")
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -96,7 +96,7 @@ def portable(run: Result) -> Result:
 def get_runs(folder: Path, cases: Iterable[Any], *, rerun: bool) -> dict[str, Result]:
     """Return the saved runs by name; creates missing ones, or all of them with `rerun`."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = {}
+    runs = {}
     for case in cases:
         for board in BOARDS:
             path = folder / f"{name_of(case, board)}.zip"
@@ -105,8 +105,8 @@ def get_runs(folder: Path, cases: Iterable[Any], *, rerun: bool) -> dict[str, Re
             run = mlusim.load(path)
             if not case.holds(run):
                 raise SystemExit(f"{path.name}: what cases.py says of it does not hold:\n{case.about} {case.look(run)}")
-            found[name_of(case, board)] = run
-    return found
+            runs[name_of(case, board)] = run
+    return runs
 
 
 def words(case: Any, run: Result) -> str:
