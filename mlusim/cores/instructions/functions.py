@@ -8,6 +8,7 @@ documents for an activation (such as -7.75 to 10.25 for `active_exp`), the simul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,38 +108,37 @@ FUNCTIONS: list[Instruction] = [
     _function("tanh", np.tanh, "dst = the hyperbolic tangent of src", "activation", since=SERIES_3XX),
 ]
 
-_ACTIVATION = "Activations"
+_activation = partial(_function, group="Activations")
 ACTIVATIONS: list[Instruction] = [
-    _function("active_exp", np.exp, "dst = e to the power of src", "activation", group=_ACTIVATION),
-    _function("active_exphp", np.exp, "dst = e to the power of src, more precise", "exp", group=_ACTIVATION),
-    _function("active_exp_less_0", np.exp, "dst = e to the power of src, for src < 0", "activation", group=_ACTIVATION),
-    _function("active_log", np.log, "dst = the natural logarithm of src", "activation", group=_ACTIVATION),
-    _function("active_loghp", np.log, "dst = the natural logarithm of src, more precise", "log", group=_ACTIVATION),
-    _function("active_sqrt", np.sqrt, "dst = the square root of src", "activation", group=_ACTIVATION),
-    _function("active_sqrthp", np.sqrt, "dst = the square root of src, more precise", "root", group=_ACTIVATION),
-    _function("active_rsqrt", _rsqrt, "dst = 1 / the square root of src", "activation", group=_ACTIVATION),
-    _function("active_rsqrthp", _rsqrt, "dst = 1 / the square root of src, more precise", "root", group=_ACTIVATION),
-    _function("active_recip", np.reciprocal, "dst = 1 / src", "activation", group=_ACTIVATION),
-    _function("active_reciphp", np.reciprocal, "dst = 1 / src, more precise", "divide", group=_ACTIVATION),
-    _function("active_recip_greater_1", np.reciprocal, "dst = 1 / src, for src > 1", "activation", group=_ACTIVATION),
-    _function("active_sin", np.sin, "dst = the sine of src, within 2 pi of 0", "activation", group=_ACTIVATION),
-    _function("active_cos", np.cos, "dst = the cosine of src, within 2 pi of 0", "activation", group=_ACTIVATION),
-    _function("active_tanh", np.tanh, "dst = the hyperbolic tangent of src", "activation", group=_ACTIVATION),
-    _function(
+    _activation("active_exp", np.exp, "dst = e to the power of src", "activation"),
+    _activation("active_exphp", np.exp, "dst = e to the power of src, more precise", "exp"),
+    _activation("active_exp_less_0", np.exp, "dst = e to the power of src, for src < 0", "activation"),
+    _activation("active_log", np.log, "dst = the natural logarithm of src", "activation"),
+    _activation("active_loghp", np.log, "dst = the natural logarithm of src, more precise", "log"),
+    _activation("active_sqrt", np.sqrt, "dst = the square root of src", "activation"),
+    _activation("active_sqrthp", np.sqrt, "dst = the square root of src, more precise", "root"),
+    _activation("active_rsqrt", _rsqrt, "dst = 1 / the square root of src", "activation"),
+    _activation("active_rsqrthp", _rsqrt, "dst = 1 / the square root of src, more precise", "root"),
+    _activation("active_recip", np.reciprocal, "dst = 1 / src", "activation"),
+    _activation("active_reciphp", np.reciprocal, "dst = 1 / src, more precise", "divide"),
+    _activation("active_recip_greater_1", np.reciprocal, "dst = 1 / src, for src > 1", "activation"),
+    _activation("active_sin", np.sin, "dst = the sine of src, within 2 pi of 0", "activation"),
+    _activation("active_cos", np.cos, "dst = the cosine of src, within 2 pi of 0", "activation"),
+    _activation("active_tanh", np.tanh, "dst = the hyperbolic tangent of src", "activation"),
+    _activation(
         "active_sigmoid",
         sigmoid,
         "dst = 1 / (1 + exp(-src))",
         "activation",
         "__bang_active_sigmoid",
         "__bang_active_sigmoid_hp",
-        group=_ACTIVATION,
     ),
-    _function("active_gelu", gelu, "dst = gelu(src), the tanh form", "activation", group=_ACTIVATION),
-    _function("active_gelup", gelu, "dst = gelu(src), the tanh form, more precise", "activation", group=_ACTIVATION),
+    _activation("active_gelu", gelu, "dst = gelu(src), the tanh form", "activation"),
+    _activation("active_gelup", gelu, "dst = gelu(src), the tanh form, more precise", "activation"),
     Instruction(
         name="relun",
         summary="dst = src clamped between 0 and nvalue",
-        group=_ACTIVATION,
+        group="Activations",
         compute=_relun,
         intrinsics=("__bang_relun",),
         c_signatures=("dst[n] src[n] n nvalue",),
