@@ -101,17 +101,14 @@ def _view_copy_shape(  # noqa: PLR0917 - a flat key is what makes the cache chea
             f"memcpy of {list(shape)} needs {len(loops)} nested strides over segments of {segment} B ({inner}) and "
             f"__memcpy has at most 2 (3-D): loop over the outermost axis in the kernel"
         )
-    return _finish(
-        DIRECTIONS.get((src_memory, dst_memory)),
-        segment,
-        tuple((count, stride) for count, stride, _ in loops),
-        tuple((count, stride) for count, _, stride in loops),
-        dst_phase,
-        src_phase,
-        arch,
-        unit_bytes,
-        f"{src_memory.value} to {dst_memory.value}",
-    )
+    direction = DIRECTIONS.get((src_memory, dst_memory))
+    if direction is None:
+        raise CopyError(
+            f"__memcpy has no direction {src_memory.value} to {dst_memory.value}; stage the bytes through NRAM"
+        )
+    dst_loops = tuple((count, stride) for count, stride, _ in loops)
+    src_loops = tuple((count, stride) for count, _, stride in loops)
+    return _copy_shape(direction, segment, dst_loops, src_loops, dst_phase, src_phase, arch, unit_bytes)
 
 
 def pointer_copy_shape(
@@ -158,7 +155,7 @@ def pointer_copy_shape(
             )
     dst_phase = (dst.allocation.address + dst.offset) % unit_bytes
     src_phase = (src.allocation.address + src.offset) % unit_bytes
-    copy = _finish(direction, size, dst_loops, src_loops, dst_phase, src_phase, arch, unit_bytes, direction.name)
+    copy = _copy_shape(direction, size, dst_loops, src_loops, dst_phase, src_phase, arch, unit_bytes)
     check_inside(dst, size, dst_loops, "writes")
     check_inside(src, size, src_loops, "reads")
     return copy
@@ -182,7 +179,10 @@ def _coalesce(
     dst_phase: int,
     src_phase: int,
 ) -> tuple[list[tuple[int, int, int]], int, int]:
-    """Drop axes of extent 1, make destination strides positive, and merge adjacent axes."""
+    """Drop axes of extent 1, make destination strides positive, and merge adjacent axes.
+
+    Returns (count, destination stride, source stride) of each remaining axis, and the phases of the first segment.
+    """
     if 0 in shape:
         raise CopyError(
             f"memcpy of {list(shape)}, which has no bytes: guard it with `if`; segnum cannot express zero segments"
@@ -203,8 +203,8 @@ def _coalesce(
 
 
 @lru_cache(maxsize=65536)
-def _finish(  # noqa: PLR0917 - by value and position, for the cache
-    direction: Direction | None,
+def _copy_shape(
+    direction: Direction,
     segment: int,
     dst_loops: Loops,
     src_loops: Loops,
@@ -212,10 +212,8 @@ def _finish(  # noqa: PLR0917 - by value and position, for the cache
     src_phase: int,
     arch: int,
     unit_bytes: int,
-    words: str,
 ) -> CopyShape:
-    if direction is None:
-        raise CopyError(f"__memcpy has no direction {words}; stage the bytes through NRAM")
+    """Check the limits of the hardware, and count the bytes on the bus."""
     dst_count, src_count = (math.prod([count for count, _ in loops]) for loops in (dst_loops, src_loops))
     if dst_count != src_count:
         raise CopyError(
