@@ -18,23 +18,21 @@ if TYPE_CHECKING:
     from mlusim.cinn.builder import NetBuilder
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Variable:
     """A tensor of a net: an input, or the output of an instruction. Created and used by one `NetBuilder`.
 
     Attributes:
+        builder: the net that it belongs to.
         name: unique in its net.
         shape: extents.
         dtype: NumPy dtype of its elements.
-        builder: the net that it belongs to.
     """
 
-    __slots__ = ("builder", "dtype", "name", "shape")
-
-    def __init__(self, builder: NetBuilder, name: str, shape: tuple[int, ...], dtype: Dtype) -> None:
-        self.builder = builder
-        self.name = name
-        self.shape = shape
-        self.dtype = dtype
+    builder: NetBuilder
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _INT64 = np.dtype(np.int64)
 _UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
-class RowLoop:
+class RowLoop(NamedTuple):
     """A loop over rows with its addresses computed.
 
     Attributes:
@@ -41,30 +41,15 @@ class RowLoop:
         known: whether a timing-only run knows the row numbers although `unread`.
     """
 
-    __slots__ = ("address", "dst_rows", "indices", "iterations", "known", "lengths", "selected", "src_rows", "unread")
-
-    def __init__(
-        self,
-        iterations: int,
-        selected: int,
-        dst_rows: Integers | None,
-        src_rows: Integers | None,
-        address: AddressInstructions,
-        indices: tuple[View, ...],
-        *,
-        unread: bool = False,
-        lengths: Integers | None = None,
-        known: bool = False,
-    ) -> None:
-        self.known = known
-        self.iterations = iterations
-        self.selected = selected
-        self.dst_rows = dst_rows
-        self.src_rows = src_rows
-        self.address = address
-        self.indices = indices
-        self.unread = unread
-        self.lengths = lengths
+    iterations: int
+    selected: int
+    dst_rows: Integers | None
+    src_rows: Integers | None
+    address: AddressInstructions
+    indices: tuple[View, ...]
+    unread: bool = False
+    lengths: Integers | None = None
+    known: bool = False
 
     def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
         """Return the loop as recorded in the log."""
