@@ -8,7 +8,7 @@ computes from index tuples in NRAM.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.arrays import Array, Integers
 from mlusim.cores.counted.row_copies import check_index, copied_rows, copy_loop, log_addresses
@@ -193,41 +193,58 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         check_apart(name, dst, src)
     iterations = iterations_of(name, dst, src, *row_choices)
     issuer.unit.prepare(issuer.task.now_ps, [rows for rows in row_choices if isinstance(rows, View)])
-    rows: list[Integers | None] = []
-    selected: Integers | None = None
-    address = NO_ADDRESS
-    indices: list[View] = []
-    for view, choice in zip((dst, src), row_choices, strict=True):
-        if isinstance(choice, Addresses):
-            elements: Array | None = None
-            if choice.index is not None:
-                check_index(issuer, name, choice.index)
-                indices.append(choice.index)
-                elements = issuer.unit.source_of(choice.index)
-            choice.check(name, view.shape[0], view)
-            address = address.plus(choice.instructions)
-            numbers, inside = choice.resolve(name, elements)
-            rows.append(numbers)
-            selected = inside if selected is None else selected
-            continue
-        row_list: Integers | None = None
-        if isinstance(choice, View):
-            check_index(issuer, name, choice)
-            indices.append(choice)
-            address = address.plus(_ONE_LOAD)
-            if issuer.has_data:
-                row_list = copied_rows(choice, view.shape[0])
-        else:
-            row_list = choice
-        if choice is None or row_list is not None:
-            check_rows(name, view, row_list, iterations)
-        rows.append(row_list)
-    unread = any(isinstance(side, View) for side in row_choices)
-    if selected is None:
-        return RowLoop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread=unread)
+    to, origin = (
+        _side(issuer, name, view, choice, iterations) for view, choice in zip((dst, src), row_choices, strict=True)
+    )
+    address = to.address.plus(origin.address)
+    indices = tuple([side.source for side in (to, origin) if side.source is not None])
+    unread = any(isinstance(choice, View) for choice in row_choices)
+    inside = origin.inside if to.inside is None else to.inside
+    if inside is None:
+        return RowLoop(iterations, iterations, to.rows, origin.rows, address, indices, unread=unread)
     if isinstance(row_choices[0], Addresses) and isinstance(row_choices[1], Addresses):
         raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
-    other = 1 if isinstance(row_choices[0], Addresses) else 0
-    other_rows = rows[other]
-    rows[other] = selected if other_rows is None else other_rows[selected]
-    return RowLoop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread=unread)
+    return RowLoop(iterations, len(inside), to.within(inside), origin.within(inside), address, indices, unread=unread)
+
+
+class _Side(NamedTuple):
+    """The rows of one side of a loop.
+
+    Attributes:
+        rows: row numbers; None for 0, 1, 2, ..., or if a timing-only run does not know them.
+        address: scalar instructions that compute the row of an iteration.
+        source: the NRAM view that the rows are computed from, if any.
+        inside: the iterations within the window of its addresses, whose rows these are; None without a window.
+    """
+
+    rows: Integers | None
+    address: AddressInstructions = NO_ADDRESS
+    source: View | None = None
+    inside: Integers | None = None
+
+    def within(self, inside: Integers) -> Integers | None:
+        """Return the rows of the iterations within a window, which is its own or that of the other side."""
+        if self.inside is not None:
+            return self.rows
+        return inside if self.rows is None else self.rows[inside]
+
+
+def _side(issuer: Issuer, name: str, view: View, choice: Rows, iterations: int) -> _Side:
+    """Compute and check the rows of one side from the current contents of NRAM."""
+    if isinstance(choice, Addresses):
+        elements: Array | None = None
+        if choice.index is not None:
+            check_index(issuer, name, choice.index)
+            elements = issuer.unit.source_of(choice.index)
+        choice.check(name, view.shape[0], view)
+        rows, inside = choice.resolve(name, elements)
+        return _Side(rows, choice.instructions, choice.index, inside)
+    if isinstance(choice, View):
+        check_index(issuer, name, choice)
+        if not issuer.has_data:
+            return _Side(None, _ONE_LOAD, choice)
+        listed = copied_rows(choice, view.shape[0])
+        check_rows(name, view, listed, iterations)
+        return _Side(listed, _ONE_LOAD, choice)
+    check_rows(name, view, choice, iterations)
+    return _Side(choice)
