@@ -77,7 +77,7 @@ show(draw_pipes(alone, "One core, the first tiles", until_us=25), "03_pipes")
 show(draw_causes(steps, "Blocking and three stages"), "03_causes")
 
 # %% [markdown]
-# On all cores, the gain is smaller: while one of 32 blocking cores waits, the bus serves the others. Double buffering
+# On all cores, there is no gain: while one of 32 blocking cores waits, the bus serves the others. Double buffering
 # helps most if few cores work or the computation takes long.
 #
 # ## Exercise

@@ -69,7 +69,7 @@ assert steps["one matmul"].result.time_ps * 1000 < steps["scalar, GDRAM"].result
 
 # %% [markdown]
 # On a real MLU370-X8, kernels of the same shape took 2716 ms, 126 ms and 0.05 ms. Most of the last figure is the host's
-# time for a launch, which mlusim does not model. `mlusim validate` shows all measurements.
+# time for a launch, which these times do not include. `mlusim validate` shows all measurements.
 #
 # ## All cores
 #
