@@ -3,7 +3,7 @@
 #
 # The pipes of a core run in parallel: the IO pipe copies, the vector pipe computes. A blocking kernel uses one at a
 # time. With two sets of buffers, a step does three things at once: it stores tile *i - 1*, computes tile *i* and loads
-# tile *i + 1*. One sync ends the step.
+# tile *i + 1*. One sync ends the step. This is also called ping-pong.
 
 # %%
 import numpy as np

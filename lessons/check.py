@@ -1,5 +1,7 @@
 """Check an exercise: `python lessons/check.py lessons/exercises/03_double_buffering.py`.
 
+An exercise of your own is a function that returns an `Exercise`: `python lessons/check.py halve.py class.py:halve`.
+
 It prints "pass", or the first problem: a finding of `mlusim.verify` (wrong values, races, bytes that were never
 written, a buffer that does not fit), or the distance to the target of the lesson. The exit code is 0 for a pass, 1 for
 a problem, and 2 for a file that is not an exercise.
@@ -261,9 +263,17 @@ def load_kernel(path: Path) -> Any:
     return kernel
 
 
-def check(path: Path) -> str:
-    """Return the message for a pass. Raises `NotYetError` with the problem."""
-    exercise = EXERCISES[path.name[:2]]()
+def exercise_of(name: str) -> Exercise:
+    """Return the exercise of `file.py:function`. Raises `mlusim.InputError`."""
+    exercise = function_of(name)()
+    if not isinstance(exercise, Exercise) or not exercise.cases:
+        raise mlusim.InputError(f"{name} returns no exercise with cases: return Exercise([Case((x,), 2 * x)])")
+    return exercise
+
+
+def check(path: Path, exercise: Exercise | None = None) -> str:
+    """Return the message for a pass; `exercise`: one of your own. Raises `NotYetError` with the problem."""
+    exercise = exercise or EXERCISES[path.name[:2]]()
     kernel = load_kernel(path)
     for case in exercise.cases:
         target = mlusim.Output.like(case.expected)
@@ -294,20 +304,27 @@ def check(path: Path) -> str:
 
 def main(arguments: list[str]) -> int:
     """Check the file named on the command line."""
-    file = Path(arguments[0] if len(arguments) == 1 else "")
+    own = len(arguments) == 2
+    file = Path(arguments[0] if len(arguments) in (1, 2) else "")
     if file.suffix == ".mlu":
         file = file.with_suffix(".py")  # which compiles it
     if arguments and not file.is_file():
         print(f"{file}: no such file", file=sys.stderr)
         return 2
-    if file.name[:2] not in EXERCISES:
+    if not own and file.name[:2] not in EXERCISES:
         print(
-            f"usage: python lessons/check.py lessons/exercises/NN_name.py ({min(EXERCISES)} to {max(EXERCISES)})",
+            f"usage: python lessons/check.py lessons/exercises/NN_name.py ({min(EXERCISES)} to {max(EXERCISES)}), "
+            "or FILE.py CLASS.py:FUNCTION for an exercise of your own",
             file=sys.stderr,
         )
         return 2
     try:
-        print(check(file))
+        exercise = exercise_of(arguments[1]) if own else None
+    except mlusim.InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    try:
+        print(check(file, exercise))
     except NotYetError as error:
         print(f"not yet: {error}")
         return 1
@@ -315,4 +332,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    sys.modules["check"] = sys.modules["__main__"]  # an exercise of your own imports its classes from here
     sys.exit(main(sys.argv[1:]))

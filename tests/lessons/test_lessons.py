@@ -220,9 +220,48 @@ def test_the_command_says_pass_or_what_is_wrong(lesson_modules, capsys):
     assert main(["nothing.py"]) == 2
 
 
+def test_an_exercise_of_ones_own_is_checked_as_the_readme_says(tmp_path):
+    readme = (LESSONS / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "class.py").write_text(re.search(r"```python\n(from check import.*?)```", readme, re.DOTALL)[1])
+    one_core = (SOLUTIONS / "01_one_core.py").read_text(encoding="utf-8").replace("2.0", "0.5")
+    all_cores = """
+async def kernel(core, x, out):
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(8192, x.dtype)
+    for start in range(core.task_id * 8192, x.size, core.task_dim * 8192):
+        n = min(8192, x.size - start)
+        await core.memcpy(tile[:n], x[start : start + n])
+        core.mul(tile[:n], tile[:n], 0.5)
+        await core.memcpy(out[start : start + n], tile[:n])
+"""
+
+    def run(kernel, exercise="class.py:halve"):
+        (tmp_path / "halve.py").write_text(kernel)
+        command = [sys.executable, str(LESSONS / "check.py"), "halve.py", exercise]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    code, text = run(all_cores)
+    assert (code, text[:48]) == (0, "pass: 2 cases are correct and free of races; the")
+    code, text = run(all_cores.replace("0.5", "0.25"))
+    assert (code, text.startswith("not yet: with inputs [100]:\n\nerror: wrong-value")) == (1, True)
+    code, text = run(all_cores.replace("core.task_id * 8192", "0").replace("core.task_dim * 8192", "8192"))
+    assert (code, "not yet: with inputs [100]:\n\nerror: task-race" in text) == (1, True)
+    code, text = run(one_core)
+    assert code == 1
+    assert run(all_cores, "class.py:third") == (2, "error: class.py has no function 'third': it has halve\n")
+    (tmp_path / "class.py").write_text("def halve():\n    return 3\n")
+    assert run(all_cores) == (
+        2, "error: class.py:halve returns no exercise with cases: return Exercise([Case((x,), 2 * x)])\n"
+    )  # fmt: skip
+
+
 def test_a_bang_c_file_is_checked_by_the_file_that_compiles_it(lesson_modules, monkeypatch, capsys):
     checked = []
-    monkeypatch.setattr(lesson_modules["check"], "check", lambda path: checked.append(path) or "pass")
+    monkeypatch.setattr(lesson_modules["check"], "check", lambda path, _: checked.append(path) or "pass")
     assert lesson_modules["check"].main([str(SOLUTIONS / "13_bang_c.mlu")]) == 0
     assert checked == [SOLUTIONS / "13_bang_c.py"]
     assert capsys.readouterr().out == "pass\n"
