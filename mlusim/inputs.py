@@ -136,7 +136,8 @@ def as_count(what: str, value: Any, *, least: int = 1) -> int:
 def check_is(what: str, value: object, kind: type, remedy: str) -> None:
     """Raise `InputError` for a value that is not of a class; `remedy` says how to get one that is."""
     if not isinstance(value, kind):
-        raise InputError(f"{what}={shown(value)} is not a {kind.__name__}: {remedy}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InputError(f"{what}={shown(value)} is not {article} {kind.__name__}: {remedy}")
 
 
 def check_operations(theory_ops: Any) -> int | None:

@@ -157,6 +157,19 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
             r"^the reference is empty: name an output, ",
         ),
         (
+            lambda: mlusim.cinn.Program("net", 3, (), (), ()),
+            r"^target=3 is not a Board: build a program by builder\.build\('mlu370-x4'\)$",
+        ),
+        (
+            lambda: mlusim.cinn.Program("net", BOARD, 3, (), ()),
+            r"^inputs=3: pass a tuple of Variable objects, or build a program by builder\.build",
+        ),
+        (
+            lambda: mlusim.cinn.Program("net", BOARD, (), ("x",), ()),
+            r"^instructions=\('x',\): pass a tuple of Instruction",
+        ),
+        (lambda: mlusim.View.of(3, 1, 1), r"^allocation=3 is not an Allocation: .* return views; slice those$"),
+        (
             lambda: mlusim.ops.tin_shift(np.zeros((1, 2, 2, 4), np.float32), [["1"]]),
             r"dtype <U1 is not an element type",
         ),

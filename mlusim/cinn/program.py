@@ -11,10 +11,10 @@ from mlusim.arrays import Array
 from mlusim.cinn.net import Instruction, Variable, describe, in_context
 from mlusim.cinn.result import NetResult, Step
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.host.device import Device
-from mlusim.inputs import as_array
+from mlusim.inputs import as_array, check_is
 from mlusim.log import NONE
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
@@ -43,6 +43,16 @@ class Program:
         instructions: tuple[Instruction, ...],
         outputs: tuple[Variable, ...],
     ) -> None:
+        check_is("target", target, Board, "build a program by builder.build('mlu370-x4')")
+        parts = (
+            ("inputs", inputs, Variable),
+            ("instructions", instructions, Instruction),
+            ("outputs", outputs, Variable),
+        )
+        for what, values, kind in parts:
+            if not (isinstance(values, tuple) and all(isinstance(value, kind) for value in values)):
+                rule = f"pass a tuple of {kind.__name__} objects, or build a program by builder.build('mlu370-x4')"
+                raise InputError(f"{what}={shown(values)}: {rule}")
         self.name = name
         self.board = target
         self.instructions = instructions

@@ -13,6 +13,7 @@ from mlusim.cli.options import compile_options, device_option, output_options
 from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
 from mlusim.files import file_and_kernel
+from mlusim.inputs import as_file
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -41,8 +42,7 @@ def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool,
             raise InputError(f"{file} is a kernel, and all kernels of a file are compiled: name the file, {alone}")
         if Path(file).suffix not in {".py", ".mlu"}:
             raise InputError(f"{file} is not a kernel file: name a .py or a .mlu file")
-        if not Path(file).is_file():
-            raise InputError(f"{file}: no such file")
+        as_file(file)
     reports = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
         content = {"ok": not any(report["error"] for report in reports), "files": reports}
@@ -59,11 +59,12 @@ def _loaded(file: str) -> dict[str, Any]:
     """Load a Python file: its kernels with their parameters, tensors first, then settings with their defaults."""
     import ast
 
+    from mlusim.explore.python_files import source_text
     from mlusim.explore.user_kernels import kernel_of
 
     kernels: dict[str, list[str]] = {}
     try:
-        body = ast.parse(Path(file).read_bytes(), file).body
+        body = ast.parse(source_text(Path(file)), file).body
         for node in body:
             if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_"):
                 kernel = kernel_of(f"{file}:{node.name}")
@@ -71,9 +72,7 @@ def _loaded(file: str) -> dict[str, Any]:
                 kernels[node.name] = [*kernel.tensors, *settings]
         error = "" if kernels else "it has no kernel, an `async def` whose first parameter is the core"
     except SyntaxError as fault:
-        error = f"line {fault.lineno}: SyntaxError: {fault.msg}"
-    except (OSError, ValueError) as fault:
-        error = f"cannot be read: {getattr(fault, 'strerror', None) or fault}"
+        error = f"{f'line {fault.lineno}: ' if fault.lineno else ''}SyntaxError: {fault.msg}"
     except InputError as fault:
         error = fault.message
     return {"file": file, "error": error, "kernels": kernels}

@@ -40,6 +40,14 @@ def from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
     if file.endswith(":"):
         raise InputError(f"{kernel_name}: write one colon, {file.rstrip(':')}:{name}")
     path = Path(file)
+    text = source_text(path)
+    name = name or _only_kernel(path, text)
+    resolved = path.resolve()
+    return execute(resolved, text, name, file), name, {"file": str(resolved), "text": text}
+
+
+def source_text(path: Path) -> str:
+    """Return the text of a Python file. Raises `InputError`."""
     try:
         with open_input(path) as stream:
             content = stream.read()
@@ -48,15 +56,12 @@ def from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
     except ValueError:
         raise InputError(f"{path} is not a path") from None
     try:
-        text = decode_source(content)
+        return decode_source(content)
     except (SyntaxError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} cannot be decoded ({error}): save it as UTF-8, or name its encoding in its first line, as in "
             "`# coding: gbk`"
         ) from None
-    name = name or _only_kernel(path, text)
-    resolved = path.resolve()
-    return execute(resolved, text, name, file), name, {"file": str(resolved), "text": text}
 
 
 def _only_kernel(path: Path, text: str) -> str:

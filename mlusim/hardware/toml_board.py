@@ -78,7 +78,9 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
     sources = _sources(file, table.pop("sources", {}))
     base = _base(file, table.pop("base", None))
     for key, value in table.items():
-        _check(file, key, value)
+        if _KINDS.get(key) == "int" and isinstance(value, float) and value.is_integer():
+            table[key] = int(value)  # 614.4e9
+        _check(file, key, table[key])
     table.setdefault("name", file.stem)
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
     missing = [key for key in _KINDS if key not in inherited and key not in table]
@@ -167,9 +169,7 @@ def _check(file: Path, key: str, value: object) -> None:
     if kind == "str" and not isinstance(value, str):
         raise BoardError(f"{file}: {key} = {value!r} must be a string in quotes, not {_kind_of(value)}")
     if kind == "int" and type(value) is not int:
-        remedy = f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
-        if isinstance(value, str):
-            remedy = "; write the number without quotes, in the unit of its key"
+        remedy = "; write the number without quotes, in the unit of its key" if isinstance(value, str) else ""
         raise BoardError(f"{file}: {key} = {value!r} must be an integer, not {_kind_of(value)}{remedy}")
     if kind == "float" and type(value) not in {int, float}:
         raise BoardError(f"{file}: {key} = {value!r} must be a number, not {_kind_of(value)}")

@@ -9,7 +9,7 @@ indices are not allowed. A `Pointer` is that of C: an address and an element typ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.dtypes import RAW, dtype_name, dtype_of
 from mlusim.errors import AccessError, shown
+from mlusim.inputs import as_shape, check_is
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.docstrings import restore_docstring
 from mlusim.memory.kinds import MemoryKind
@@ -49,9 +50,11 @@ class View:
         self.rows: dict[Any, View] | None = None
 
     @classmethod
-    def of(cls, allocation: Allocation, shape: Sequence[int], dtype: np.dtype[Any], offset: int = 0) -> View:
+    def of(cls, allocation: Any, shape: Any, dtype: np.dtype[Any], offset: int = 0) -> View:
         """Return a C-contiguous view at byte `offset` of an allocation."""
-        return cls.strided(allocation, offset, tuple(shape), contiguous_strides(tuple(shape), dtype.itemsize), dtype)
+        check_is("allocation", allocation, Allocation, "core.nram.alloc and device.alloc return views; slice those")
+        extents = as_shape("shape", shape)
+        return cls.strided(allocation, offset, extents, contiguous_strides(extents, dtype.itemsize), dtype)
 
     @classmethod
     def strided(

@@ -186,6 +186,8 @@ def test_an_unknown_protocol_version_gets_the_supported_one():
     ("text", "message"),
     [
         ("async def f(:\n", "line 1: SyntaxError"),
+        ("x = 1\0\n", "SyntaxError: source code string cannot contain null bytes"),
+        (b"# gr\xf6\xdfe\n", "bad.py cannot be decoded"),
         ("x = 1\n", "it has no kernel, an `async def` whose first parameter is the core"),
         (
             "async def f():\n    pass\n",
@@ -195,7 +197,7 @@ def test_an_unknown_protocol_version_gets_the_supported_one():
     ],
 )
 def test_compile_reports_the_errors_of_a_file(home, text, message):
-    (home / "bad.py").write_text(text)
+    (home / "bad.py").write_bytes(text if isinstance(text, bytes) else text.encode())
     done = CliRunner().invoke(main, ["compile", "bad.py", "add.py", "--json"])
     found = json.loads(done.stdout)
     assert done.exit_code == 1

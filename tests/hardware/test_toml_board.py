@@ -64,6 +64,14 @@ def test_a_byte_order_mark_and_windows_lines_do_not_matter(tmp_path: Path) -> No
     assert board_from_toml(path).clusters == 4
 
 
+def test_a_whole_number_may_have_an_exponent(tmp_path: Path) -> None:
+    made = board_from_toml(
+        write(tmp_path, 'base = "mlu370-x4"\ndram_bandwidth_bytes_per_s = 614.4e9\nclock_hz = 9e8\n')
+    )
+    assert (made.dram_bandwidth_bytes_per_s, made.clock_hz) == (614_400_000_000, 900_000_000)
+    assert type(made.clock_hz) is int
+
+
 def test_text_with_a_separator_or_suffix_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 'base = "mlu585"\n', "mlu370-x4")
     write(tmp_path, 'base = "mlu585"\n', "Mine.TOML")
@@ -174,10 +182,6 @@ MISTAKES = {
     ),
     "boolean": (f"{BASE}clusters = true", r"clusters = True must be an integer, not a boolean"),
     "float": (f"{BASE}clusters = 4.5", r"clusters = 4\.5 must be an integer, not a number with a fraction"),
-    "float that is whole": (
-        f"{BASE}clock_hz = 1e9",
-        r"clock_hz = 1000000000\.0 must be an integer, not a number with a fraction; write 1000000000",
-    ),
     "infinity": (f"{BASE}clusters = inf", r"clusters = inf must be an integer, not a number with a fraction"),
     "text": (
         f'{BASE}clusters = "4"',
