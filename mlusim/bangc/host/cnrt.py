@@ -34,11 +34,13 @@ class _Placed(NamedTuple):
     """A notifier that was placed.
 
     Attributes:
+        order: number of placements before it.
         time_ps: when it took effect.
         launches: number of launches of the program so far, in all queues.
         idle: whether the host had waited for all launches of its queue.
     """
 
+    order: int
     time_ps: int
     launches: int
     idle: bool
@@ -58,6 +60,7 @@ class Cnrt(ProgramMemory):
         self.waits = MissingWaits(device.log)
         self._queues: dict[int, Any] = {}
         self._notifiers: dict[int, _Placed | None] = {}
+        self._placements = 0
         # For each queue, the number of its launches that the host has waited for.
         self._waited: dict[int, int] = {}
         self._handles = _HANDLE
@@ -154,7 +157,8 @@ class Cnrt(ProgramMemory):
         idle = self._waited.get(queue, 0) == len(own)
         # On an idle queue it takes effect at once, after what other queues have done.
         ends = [launch.end_ps for launch in launches] if idle else [launches[launch.index].end_ps for launch in own]
-        self._notifiers[notifier] = _Placed(max(ends, default=0), len(launches), idle)
+        self._notifiers[notifier] = _Placed(self._placements, max(ends, default=0), len(launches), idle)
+        self._placements += 1
         return 0
 
     def cnrtQueueWaitNotifier(self, notifier: int, queue: int, _: int) -> int:
@@ -175,8 +179,13 @@ class Cnrt(ProgramMemory):
         self._check_notifier(start)
         self._check_notifier(end)
         first, last = self._notifiers[start], self._notifiers[end]
-        if first is None or last is None:
-            return self.failed("cnrtErrorNotReady")
+        if first is None or last is None or last.order < first.order:
+            which = "first" if first is None else "second"
+            wrong = "the second was placed before the first" if first and last else f"the {which} was never placed"
+            raise InputError(
+                f"{self.call[0]} between two notifiers: {wrong}; call cnrtPlaceNotifier for the first before the "
+                "launch, and for the second after it"
+            )
         # On an idle queue, the first notifier takes effect before the host has launched the kernel; launches that
         # follow are queued while their predecessors run.
         board = self.device.board

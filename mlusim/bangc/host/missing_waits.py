@@ -123,6 +123,9 @@ class MissingWaits:
                 self._placed[first] = set(self._before.get(int(values[1]), set()))
             case "cnrtWaitNotifier":
                 self._finish(self._placed.get(first, set()))
+            case "cnrtNotifierDuration" | "cnrtNotifierElapsedTime":
+                for number in sorted(self._placed.get(int(values[1]), set()) & set(self._pending))[-1:]:
+                    self._found("unsynced", name, location, self._pending[number], "measures")
             case "cnrtQueueWaitNotifier":
                 self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
             case _ if "Memcpy" in name or "Memset" in name:
@@ -231,13 +234,15 @@ class MissingWaits:
         if memory:
             self._suspects.append(_Suspect(kind, name, location, earlier, launch, spans, memory))
 
-    def _found(self, kind: str, name: str, location: SourceLine, earlier: _Pending) -> None:
+    def _found(
+        self, kind: str, name: str, location: SourceLine, earlier: _Pending, uses: str = "uses memory of"
+    ) -> None:
         if self._later.setdefault(frozenset((location, earlier.location)), location) != location:
             return
         verb = "put into a queue" if earlier.is_copy else "launched"
         at = f"{Path(earlier.location[0]).name}:{earlier.location[1]}"
         why = "which nothing orders before it" if kind == "unordered" else "which nothing has waited for"
-        self._remark(kind, name, location, f"{name} uses memory of {earlier.name}, {verb} at {at}, {why}")
+        self._remark(kind, name, location, f"{name} {uses} {earlier.name}, {verb} at {at}, {why}")
 
     def _remark(self, kind: str, name: str, location: SourceLine, title: str) -> None:
         line = self._log.source_line(*location, "main")

@@ -293,6 +293,17 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
             "cnrtNotifierDuration(a, a, 0.0f)",
             "the 3rd argument of cnrtNotifierDuration is 0, a number: pass an addr",
         ),
+        (
+            "",
+            "float us; cnrtNotifierElapsedTime(a, a, &us)",
+            "cnrtNotifierElapsedTime between two notifiers: the first was never placed; call cnrtPlaceNotifier",
+        ),
+        (
+            "float us;",
+            "cnrtNotifier_t b; cnrtNotifierCreate(&b); cnrtPlaceNotifier(b, 0); cnrtPlaceNotifier(a, 0); "
+            "cnrtNotifierDuration(a, b, &us)",
+            "cnrtNotifierDuration between two notifiers: the second was placed before the first; call cnrtPlaceN",
+        ),
     ],
 )
 def test_what_the_host_cannot_do_is_an_error_at_its_line(tmp_path: Path, kernel: str, call: str, message: str) -> None:

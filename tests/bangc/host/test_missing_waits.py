@@ -46,6 +46,7 @@ def test_copies_and_launches_that_do_not_meet_need_no_wait(module: bangc.Module,
         ("static", "unsynced", "main", "cnrtMemcpyAsync"),
         ("copied on", "unsynced", "main", "cnrtMemcpyAsync"),
         ("same target", "unsynced", "cnrtMemcpyAsync", "cnrtMemcpyAsync"),
+        ("time is measured", "unsynced", "cnrtNotifierDuration", "twice"),
     ],
 )
 def test_memory_that_a_copy_or_a_launch_may_still_use_is_one_finding(
@@ -53,6 +54,6 @@ def test_memory_that_a_copy_or_a_launch_may_still_use_is_one_finding(
 ) -> None:
     (hint,) = _findings(module, what)
     assert hint.kind == kind
-    assert hint.title.startswith(f"{user} uses memory of {earlier}, ")
+    assert hint.title.startswith((f"{user} uses memory of {earlier}, ", f"{user} measures {earlier}, "))
     lines = FILE.read_text().splitlines()
     assert lines[hint.to_json()["line"] - 1].endswith(f"// {what}")
