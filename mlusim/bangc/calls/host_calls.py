@@ -184,5 +184,29 @@ HOST_CALLS: dict[str, tuple[int, str]] = {
     "cnrtGetErrorStr": (1, "const char *"),
     "cnrtGetErrorName": (1, "const char *"),
 }
-# Functions of one argument, which a program may pass as values, such as the deleter of a smart pointer.
-CALLABLE = frozenset(name for name, (count, returned) in HOST_CALLS.items() if count == 1 and returned == "cnrtRet_t")
+# Parameters of functions that a program may use as values, such as the deleter of a smart pointer.
+PARAMETERS = {
+    **dict.fromkeys(("cnrtFree", "cnrtFreeHost"), "void *"),
+    **dict.fromkeys(("cnrtMalloc", "cnrtHostMalloc"), "void **, size_t"),
+    **dict.fromkeys(("cnrtQueueDestroy", "cnrtQueueSync", "cnrtQueueQuery", "cnrtDestroyQueue"), "cnrtQueue_t"),
+    **dict.fromkeys(("cnrtSyncQueue", "cnrtQueryQueue"), "cnrtQueue_t"),
+    **dict.fromkeys(("cnrtQueueCreate", "cnrtCreateQueue"), "cnrtQueue_t *"),
+    **dict.fromkeys(("cnrtNotifierDestroy", "cnrtWaitNotifier", "cnrtQueryNotifier"), "cnrtNotifier_t"),
+    **dict.fromkeys(("cnrtNotifierCreate", "cnrtCreateNotifier"), "cnrtNotifier_t *"),
+    "cnrtPlaceNotifier": "cnrtNotifier_t, cnrtQueue_t",
+    "cnrtMemset": "void *, int, size_t",
+    "cnrtMemcpy": "void *, void *, size_t, cnrtMemTransDir_t",
+    "cnrtMemcpyAsync": "void *, void *, size_t, cnrtQueue_t, cnrtMemTransDir_t",
+    **dict.fromkeys(("cnrtSyncDevice", "cnrtGetLastError", "cnrtPeekAtLastError"), ""),
+    **dict.fromkeys(("cnrtSetDevice", "cnrtSetCurrentDevice"), "int"),
+    "cnrtGetDevice": "int *",
+    "cnrtGetDeviceCount": "unsigned int *",
+}
+
+
+def parameters_and_body(name: str, *more: str) -> str:
+    """Return what follows the name of a function that calls one of `PARAMETERS`, with more arguments."""
+    types = [kind for kind in PARAMETERS[name].split(", ") if kind]
+    taken = ", ".join(f"{kind} a{k}" for k, kind in enumerate(types))
+    passed = ", ".join((*(f"a{k}" for k in range(len(types))), *more))
+    return f"({taken}) {{ return {name}({passed}); }}"

@@ -21,7 +21,7 @@ from mlusim.bangc.calls.argument_rules import argument_rules
 from mlusim.bangc.calls.assembly import run_statement
 from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.calls.device_calls import device_calls
-from mlusim.bangc.calls.host_calls import ADDRESSES, CALLABLE, HOST_CALLS
+from mlusim.bangc.calls.host_calls import ADDRESSES, HOST_CALLS, PARAMETERS, parameters_and_body
 from mlusim.bangc.calls.instruction_calls import SignatureCalls, result_types, vector_intrinsics
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import KINDS
@@ -330,11 +330,8 @@ def declarations(wanted: Iterable[str]) -> str:
                 references = "".join(f"A{k} &&a{k}, " for k in range(arity))
                 values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
                 declare(template, returned, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
-            if name in CALLABLE:
-                body = f"return {name}(reinterpret_cast<void *>(word), file, line);"
-                lines.append(
-                    f"inline cnrtRet_t mlusim_of_{name}(uint64_t word, const char *file, int line) {{ {body} }}\n"
-                )
+            if name in PARAMETERS:
+                lines.append(f"inline cnrtRet_t mlusim_of_{name}{parameters_and_body(name, 'nullptr', '0')}\n")
     return "".join(lines)
 
 

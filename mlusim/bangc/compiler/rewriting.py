@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from mlusim.bangc.calls import intrinsics
-from mlusim.bangc.calls.host_calls import CALLABLE
+from mlusim.bangc.calls.host_calls import PARAMETERS, parameters_and_body
 from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD, linkage
 from mlusim.bangc.compiler.entries import (
     ENTRY_WORD,
@@ -35,7 +35,8 @@ _ASSEMBLY = ("__asm__", "asm", "__asm")
 _NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "sizeof", "using", "namespace")
 
 # What stands before and after a function that is a value.
-_BEFORE_VALUES, _AFTER_VALUES = ("(", "{", ",", "=", "return"), (")", "}", ",", ";")
+_BEFORE_VALUES = ("(", "{", ",", "=", "return", "?", ":", "<")
+_AFTER_VALUES = (")", "}", ",", ";", ":", ">")
 
 
 @dataclass(slots=True)
@@ -159,7 +160,7 @@ class _Rewriter:
             _assembly(self._source, position)
         elif self._source.next_text(position) == "(":
             self._call(position, token)
-        elif token.text in CALLABLE:
+        elif token.text in PARAMETERS:
             _function_as_value(self._source, position)
         return position + 1
 
@@ -190,13 +191,17 @@ class _Rewriter:
 
 
 def _function_as_value(source: Source, position: int) -> None:
-    """Rewrite a function of CNRT that is not called, such as `cnrtFree` or `&cnrtFree` as a deleter, to an object."""
-    tokens, first = source.tokens, position
-    if tokens[first - 1].text == "&" and tokens[first - 2].text in _BEFORE_VALUES:
-        first -= 1
-    if tokens[first - 1].text in _BEFORE_VALUES and source.next_text(position) in _AFTER_VALUES:
-        name = tokens[position].text
-        value = f"::mlusim::HostFunction<&mlusim_of_{name}>{{__builtin_FILE(), __builtin_LINE()}}"
+    """Rewrite a function of CNRT that is not called, such as `cnrtFree` or `&cnrtFree`, to a lambda with its line.
+
+    In an argument of a template or of `decltype`, where no lambda can be, it becomes a function without a line.
+    """
+    tokens, first, name = source.tokens, position, source.tokens[position].text
+    for prefix in ("::", "&"):
+        first -= tokens[first - 1].text == prefix
+    before, after = tokens[first - 1].text, source.next_text(position)
+    if before in _BEFORE_VALUES and after in _AFTER_VALUES:
+        is_type = before == "<" or after == ">" or tokens[first - 2].text == "decltype"
+        value = f"&mlusim_of_{name}" if is_type else f"(+[]{parameters_and_body(name)})"
         source.replace(first, position, value)
 
 

@@ -203,24 +203,6 @@ typedef struct {
     int core_num;
 } cnrtDeviceInfo_t;
 
-namespace mlusim {
-
-template <class R, class P> using Function = R (*)(P);
-
-// A function of CNRT as a value, from a line of the program: called, or converted to a pointer to a function.
-template <cnrtRet_t (*call)(uint64_t, const char *, int)> struct HostFunction {
-    const char *file;
-    int line;
-    template <class T> cnrtRet_t operator()(T value) const { return call(uint64_t(value), file, line); }
-    template <class R, class P> operator Function<R, P>() const {
-        static HostFunction last;
-        last = *this;
-        return [](P value) { return R(last(value)); };
-    }
-};
-
-}  // namespace mlusim
-
 #ifndef CNRT_CHECK
 #define CNRT_CHECK(...)                                                                             \
     do {                                                                                            \

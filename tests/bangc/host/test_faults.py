@@ -300,8 +300,10 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
         ),
         (
             "float us;",
-            "cnrtNotifier_t b; cnrtNotifierCreate(&b); cnrtPlaceNotifier(b, 0); cnrtPlaceNotifier(a, 0); "
-            "cnrtNotifierDuration(a, b, &us)",
+            (
+                "cnrtNotifier_t b; cnrtNotifierCreate(&b); cnrtPlaceNotifier(b, 0); cnrtPlaceNotifier(a, 0); "
+                "cnrtNotifierDuration(a, b, &us)"
+            ),
             "cnrtNotifierDuration between two notifiers: the second was placed before the first; call cnrtPlaceN",
         ),
     ],

@@ -364,6 +364,12 @@ using Memory = std::unique_ptr<void, decltype(&cnrtFree)>;
 using Queue = std::unique_ptr<std::remove_pointer_t<cnrtQueue_t>, decltype(&cnrtQueueDestroy)>;
 __mlu_entry__ void one(float *p) { if (!__is_mpu()) *p = 1; }
 static std::function<cnrtRet_t(void *)> last = cnrtFreeHost;
+template <cnrtRet_t (*F)(void *)> struct Deleter { void operator()(void *p) const { F(p); } };
+template <cnrtRet_t (*make)(void **, size_t), cnrtRet_t (*free)(void *)> struct Block {
+  void *p;
+  Block() { make(&p, 4); }
+  ~Block() { free(p); }
+};
 Memory memory() { void *p; cnrtMalloc(&p, 64); return Memory(p, &cnrtFree); }
 Queue queue() { cnrtQueue_t q; cnrtQueueCreate(&q); return {q, cnrtQueueDestroy}; }
 int main(int argc, char **) {
@@ -378,8 +384,15 @@ int main(int argc, char **) {
   cnrtQueueSync(q.get());
   float value;
   cnrtMemcpy(&value, kept.get(), 4, cnrtMemcpyDevToHost);
-  cnrtRet_t (*again)(void *) = &cnrtFree;
+  Block<cnrtMalloc, ::cnrtFree> device;
+  Block<cnrtHostMalloc, cnrtFreeHost> host;
+  void *m = nullptr;
+  cnrtRet_t (*make)(void **, size_t) = cnrtMalloc;
+  make(&m, 4);
+  std::unique_ptr<void, Deleter<cnrtFree>> by_class(m);
+  cnrtRet_t (*again)(void *) = argc > 1 ? cnrtFree : nullptr;
   if (argc > 1) again(p);
+  again = cnrtFreeHost;
   return last(h) == cnrtSuccess && value == 1 ? 0 : 1;
 }
 """
@@ -390,5 +403,10 @@ def test_functions_of_cnrt_are_values(arguments: tuple[str, ...], compiler: str,
     file = tmp_path / "values.mlu"
     file.write_text(VALUES)
     module = bangc.compile(file, compiler=compiler)
-    with nullcontext() if not arguments else pytest.raises(MlusimError, match=r"values\.mlu:\d+: cnrtFree .*only once"):
+    line = VALUES[: VALUES.index("by_pointer")].count("\n") + 1
+    with (
+        nullcontext()
+        if not arguments
+        else pytest.raises(MlusimError, match=rf"values\.mlu:{line}: cnrtFree .*only once")
+    ):
         assert run_program(module, Device("mlu370-x4"), arguments) == 0
