@@ -16,7 +16,7 @@ Pictures:
   canvas, plot             rectangles and text as PNG and SVG, and axes; `style`: colours, and matplotlib's
   timeline_picture         operations over time; `spans`: their time spans
   tile_map, tile_writers   who writes each part of the output; `tile_grid`: on a grid of samples
-  bandwidth, traffic       the DRAM over time; bytes by direction
+  bandwidth, traffic       the DRAM over time; bytes by direction; `roofline_picture`: the roofline
   small_pictures           time by cause and bandwidth in a few lines of SVG, for notebooks and tables of runs
   sweep_plot, sweep_scale  a sweep
   accuracy, proof_picture  the measurements; the split proof; `demo_picture`: the demo

@@ -13,7 +13,9 @@ from mlusim.analysis.bandwidth import draw_bandwidth
 from mlusim.analysis.log_columns import LogColumns, check_run
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
+from mlusim.analysis.page.roofline import roofline
 from mlusim.analysis.provenance import provenance
+from mlusim.analysis.roofline_picture import draw_roofline
 from mlusim.analysis.summary import to_json
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline_picture import draw_timeline
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from mlusim.analysis.canvas import Canvas
     from mlusim.results.result import Result
 
-PICTURES = ("timeline", "tile_map", "traffic", "bandwidth")
+PICTURES = ("timeline", "tile_map", "traffic", "bandwidth", "roofline")
 SUFFIXES = (".png", ".svg")
 
 
@@ -78,6 +80,7 @@ def draw(result: Result) -> dict[str, Canvas]:
         **tile_map,
         "traffic": draw_traffic(metrics, f"Bytes by direction: {run}", about),
         "bandwidth": draw_bandwidth(records, f"DRAM bandwidth: {run}", about),
+        "roofline": draw_roofline(roofline(records, metrics), f"Roofline: {run}", about),
     }
 
 

@@ -45,7 +45,8 @@ report_option = click.option(
     "--report",
     type=DIRECTORY,
     metavar="DIR",
-    help="Write to DIR: report.html, pictures (timeline, tile map, traffic, bandwidth), summary.json, trace.json.",
+    help="Write to DIR: report.html, pictures (timeline, tile map, traffic, bandwidth, roofline), summary.json, "
+    "trace.json.",
 )
 save_run_option = click.option("--save-run", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)
 check_option = click.option(

@@ -23,7 +23,8 @@ from mlusim.analysis.traffic import traffic_bars
 from mlusim.errors import InputError
 from mlusim.hardware import board
 
-FILES = [f"{name}{suffix}" for name in ("timeline", "tile_map", "traffic", "bandwidth") for suffix in (".png", ".svg")]
+PICTURES = ("timeline", "tile_map", "traffic", "bandwidth", "roofline")
+FILES = [f"{name}{suffix}" for name in PICTURES for suffix in (".png", ".svg")]
 
 
 def texts(canvas):
@@ -47,6 +48,51 @@ def test_a_report_is_complete_and_the_same_each_time(make_result, tmp_path):
             assert ET.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
         else:
             json.loads(content)
+
+
+async def product(core, x, out):
+    if core.is_memory_core or core.task_id:
+        return
+    tile = core.nram.alloc(x.shape, x.dtype)
+    await core.memcpy(tile, x)
+    core.mul(tile, tile, tile)
+    await core.memcpy(out, tile)
+
+
+@pytest.mark.parametrize("operations", [None, 0, 10_000, 3_000_000])
+def test_a_roofline_has_the_run_where_its_rates_are(operations):
+    x = np.ones(10_000, np.float32)
+    result = mlusim.run(product, x, mlusim.Output.like(x), theory_ops=operations)
+    canvas = draw(result)["roofline"]
+    moved, seconds = 2 * x.nbytes, result.time_ps * 1e-12
+    at = (operations / moved, operations / seconds / 1e9) if operations else (moved, moved / seconds / 1e9)
+    units = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+    def value(words):
+        return float(words.rstrip("kMG")) * units.get(words[-1], 1)
+
+    ticks = [text for text in canvas.texts if re.fullmatch(r"[\d.]+(e-\d+)?[kMG]?", text.words)]
+    right_of = [(value(text.words), text.y) for text in ticks if text.anchor == "r"]
+    below = [(value(text.words), text.x) for text in ticks if text.anchor == "m"][:-1]  # the last one may be moved
+    squares = [shape.boxes[0] for shape in canvas.shapes if len(shape.boxes) == 1]
+    squares = [box for box in squares if 15 < box[2] - box[0] < 19 and abs(box[2] - box[0] - box[3] + box[1]) < 0.1]
+    centre = (squares[0][0] + squares[0][2]) / 2, (squares[0][1] + squares[0][3]) / 2
+    for ticks_of, pixel, expected in zip((below, right_of), centre, at, strict=True):
+        values, pixels = np.array(sorted(ticks_of, key=lambda tick: tick[1])).T
+        slope = np.diff(np.log10(values))[0] / np.diff(pixels)[0]
+        assert 10 ** (np.log10(values[0]) + slope * (pixel - pixels[0])) == pytest.approx(expected, rel=0.01)
+    unit = "Gop/s" if operations else "GB/s"
+    assert any(words.endswith(f": {at[1]:.4g} {unit}") for words in texts(canvas))
+
+
+def test_a_run_without_bytes_has_no_roofline():
+    async def nothing(core):
+        await core.sync()
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(nothing)
+    device.synchronize()
+    assert "no roofline: the run took no time, or had nothing to move" in texts(draw(device.result())["roofline"])
 
 
 def test_a_report_replaces_only_its_own_files(result, tmp_path, monkeypatch):
@@ -144,7 +190,7 @@ def test_traffic_shows_both_directions_and_on_chip_copies(staged_device):
 
 def test_empty_runs_and_small_boards_can_be_drawn(tmp_path):
     empty = mlusim.ops.tin_shift_forward(np.zeros((1, 0, 4, 3), np.float32), np.zeros((1, 2), np.int32))
-    assert len(write_report(empty, tmp_path)) == 11
+    assert len(write_report(empty, tmp_path)) == 13
     tiny = board("mlu370-x4").replace(nram_bytes=4096, nram_reserved_bytes=0)
     x = np.ones((1, 5, 4, 3000), np.float16)
     rows_split = mlusim.ops.tin_shift_forward(x, np.ones((1, 2), np.int32), device=tiny)
