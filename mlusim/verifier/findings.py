@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -232,7 +233,14 @@ class Finding:
 
 def wrong_part(buffer: str, sites: Iterable[SourceLine], why: str = "") -> str:
     """Return the remedy for a line, of several, that accesses a wrong part of a buffer or tensor."""
-    return f"correct the part of {buffer} at {either_of(sites)}" + (f": {why}" if why else "")
+    at = either_of(_chooses(buffer, site) for site in sites)
+    return f"correct the part of {buffer} at {at}" + (f": {why}" if why else "")
+
+
+def _chooses(buffer: str, site: SourceLine) -> SourceLine:
+    """Return the only call of a helper function, if that names a buffer, and the line of the operation does not."""
+    calls, name = site.called_at if isinstance(site, Site) else (), re.compile(rf"\b{re.escape(buffer)}\b")
+    return calls[0] if len(calls) == 1 and name.search(calls[0].source) and not name.search(site.source) else site
 
 
 def outermost_loop(site: Site) -> str:

@@ -50,11 +50,15 @@ def leaves_most_unread(run: Run, row: int) -> bool:
 
 
 def leaves_part_unread(run: Run, row: int) -> bool:
-    """Return whether the line of a write also writes parts of its buffer that nothing ever reads."""
-    accesses, line_of = run.accesses, run.order.line_of
+    """Return whether the line of a write also writes parts of its buffer that nothing ever reads.
+
+    A task that reads the buffer may leave out its own part.
+    """
+    accesses, line_of, task_of = run.accesses, run.order.line_of, run.order.task_of
     rows = np.flatnonzero(accesses.alloc == accesses.alloc[row])
     reads = rows[~accesses.write[rows]]
     written = rows[accesses.write[rows] & (line_of[accesses.record[rows]] == line_of[accesses.record[row]])]
+    written = written[~np.isin(task_of[accesses.record[written]], task_of[accesses.record[reads]])]
     parts = np.unique(np.stack([accesses.low[written], accesses.high[written]]), axis=1)
     return not all(
         ((accesses.low[reads] < high) & (accesses.high[reads] > low)).any() for low, high in parts.T.tolist()

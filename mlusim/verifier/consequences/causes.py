@@ -13,17 +13,17 @@ from mlusim.verifier.consequences.one_fault import (
     lacks_load,
     lacks_write,
     missing_share,
+    of_queues,
     of_two_launches,
     stopped_at,
     writes_in_place_of,
     wrong_stage,
 )
 from mlusim.verifier.findings import PRIVATE, Finding, outermost_loop
+from mlusim.verifier.races.updates import COUNTER_BYTES
 from mlusim.verifier.source_file import SourceLine, function_around
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
-# A counter that hands out work has at most this size.
-_COUNTER_BYTES = 8
 # A wrong value may stop the run or change its control flow.
 _BAD_VALUES = ("race", "task-race", "uninitialised")
 _STOPS = ("access", "allocation", "copy", "operand", "endless", "stopped")
@@ -77,7 +77,7 @@ def _race(cause: Finding, race: Finding) -> bool:
             # The part that a line stores is wrong in other tasks, too.
             return race.lines == {at} or (race.kind == "task-race" and _of_function(race, at))
         return at in race.lines
-    if cause.kind != "uninitialised" or race.kind not in ("race", "task-race"):
+    if cause.kind != "uninitialised" or race.kind not in ("race", "task-race") or of_queues(race):
         return False
     reader = cause.sites[0].at
     if race.kind == "race" and not race.writes_twice and race.fields["buffer"] == cause.fields["buffer"]:
@@ -127,7 +127,7 @@ def _task_race(cause: Finding, race: Finding) -> bool:
         # The tasks do the same again and again.
         return race.writes_twice and len(race.lines) == 1
     if cause.kind in _BAD_VALUES and race.writes_twice and len(race.lines) == 1:
-        small = cause.kind == "task-race" and cause.nbytes <= _COUNTER_BYTES
+        small = cause.kind == "task-race" and cause.nbytes <= COUNTER_BYTES
         counts = any(gives_a_number(site) or (small and site.role == "reads") for site in cause.sites)
         if counts and race.fields["buffer"] != cause.fields["buffer"]:
             return True
@@ -202,7 +202,7 @@ def _unread(cause: Finding, unread: Finding) -> bool:
     if lacks_write(cause):
         return unread.times > 1 or unread.sites[0].owner == cause.sites[0].owner
     same = [part for part in cause.unfolded if part.fields.get("buffer") == unread.fields["buffer"]]
-    if cause.kind == "uninitialised" or any(part.fields.get("replaces_unread") for part in same):
+    if cause.kind in ("uninitialised", "task-race") or any(part.fields.get("replaces_unread") for part in same):
         # The part of the buffer is wrong.
         return bool(same)
     races = (race for race in same if race.kind == "race")
@@ -229,7 +229,7 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     then leaves it or its tensor, has a wrong size.
     """
     buffer = read.fields["buffer"]
-    if cause.kind == "swallowed":
+    if cause.kind == "swallowed" or (read.fields["memory"] == "gdram" and writes_in_place_of(cause, read)):
         return True
     if cause.kind == "uninitialised":
         # Buffers that change places lack the same load: other executions of one line read all of them.
@@ -252,6 +252,8 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
         # Its operands are exchanged.
         return True
+    if of_queues(cause) and cause.fields["buffer"] == buffer:
+        return any(read.sites[0].at in race.lines for race in cause.unfolded)
     if cause.kind in ("race", "task-race") and cause.writes_twice:
         if cause.fields["buffer"] == buffer:
             return cause.kind == "task-race" or cause.nbytes == read.nbytes

@@ -26,16 +26,23 @@ def exchanged(cause: Finding, consequence: Finding) -> str:
     return next((site.location for site in consequence.sites if site.operation == "memcpy" and site.at in copies), "")
 
 
+def of_queues(race: Finding) -> bool:
+    """Return whether two launches race, on different queues."""
+    return race.kind == "task-race" and race.fields["sync"] == "synchronize"
+
+
 def of_two_launches(cause: Finding, gap: Finding) -> bool:
     """Return whether two launches write one tensor, while nobody writes another of the same size."""
-    both_write = cause.kind == "task-race" and cause.fields["sync"] == "synchronize" and cause.writes_twice
+    both_write = of_queues(cause) and cause.writes_twice
     return both_write and not gap.sites and gap.nbytes == cause.nbytes * cause.times
 
 
-def writes_in_place_of(cause: Finding, gap: Finding) -> bool:
-    """Return whether a task writes what another one reads, while nobody writes a second tensor of the same size."""
-    overwrites = cause.kind == "task-race" and cause.sites[-1].role == "writes" and not cause.writes_twice
-    return overwrites and not gap.sites and gap.nbytes == cause.fields["of_bytes"]
+def writes_in_place_of(cause: Finding, other: Finding) -> bool:
+    """Return whether a task writes what another one reads, and nobody a second tensor of the same size, or too late."""
+    if cause.kind != "task-race" or cause.sites[-1].role != "writes" or cause.writes_twice:
+        return False
+    unwritten = not other.sites or (other.kind == "uninitialised" and other.fields["buffer"] != cause.fields["buffer"])
+    return unwritten and other.fields["of_bytes"] == cause.fields["of_bytes"]
 
 
 def lacks_write(cause: Finding) -> bool:

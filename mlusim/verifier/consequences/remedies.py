@@ -115,7 +115,9 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Nothing reads the result of an operation: its store is missing, or it comes too late."""
     late, buffer = consequence.sites[0], consequence.fields["buffer"]
     replaced_at = consequence.fields["replaced_at"]
-    if cause.remedy.startswith((wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")):
+    if cause.kind == "task-race" or cause.remedy.startswith(
+        (wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")
+    ):
         return None
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
@@ -180,9 +182,6 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
     unwritten = consequence.fields["tensor"]
     if of_two_launches(cause, consequence):
         return f"pass {unwritten}, which is never written, to one of the two launches", *cause.remedies
-    if writes_in_place_of(cause, consequence):
-        at = f"in place of {cause.fields['buffer']} at {cause.sites[-1].location}"
-        return f"write {unwritten}, which is never written, {at}", *cause.remedies
     elsewhere = cause.fields.get("buffer") != unwritten
     if cause.kind not in ("written-again", "task-race") or (
         cause.kind == "task-race" and elsewhere and not consequence.sites
@@ -192,6 +191,16 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
     loop = outermost_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
     gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
     return f"{part}: other bytes of it are never written{gives}", *cause.remedies
+
+
+def _in_place_of(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """A task writes what another one reads, and nobody writes a second tensor of the same size."""
+    if not writes_in_place_of(cause, consequence):
+        return None
+    tensor = consequence.fields.get("tensor", consequence.fields.get("buffer"))
+    launch = f", or pass it to the launch at {at}" if (at := cause.fields["launched_at"]) else ""
+    place = f"in place of {cause.fields['buffer']} at {cause.sites[-1].location}"
+    return f"write {tensor}, which is never written, {place}{launch}", *cause.remedies
 
 
 def _barrier_of_cores(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -223,10 +232,10 @@ _RULES: dict[str, tuple[Callable[[Finding, Finding], tuple[str, ...] | None], ..
     "release": (_released_buffer,),
     "race": (_wrong_stage, _wrong_part, _wrong_index),
     "task-race": (_wrong_part, _barrier, _exchanged, _race_of_tasks),
-    "uninitialised": (_wrong_index, _read_elsewhere),
+    "uninitialised": (_wrong_index, _in_place_of, _read_elsewhere),
     "written-again": (_exchanged, _written_again),
     "wrong-value": (_wrong_value,),
-    "never-written": (_never_written,),
+    "never-written": (_in_place_of, _never_written),
     "unread": (_unread,),
     "unused": (_unused,),
     "memory-core": (_barrier_of_cores,),

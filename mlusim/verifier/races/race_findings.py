@@ -99,6 +99,7 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
     region, nbytes = pair.region()
     fields = {"sync": sync, "buffer": pair.buffer, "polled": USE_ATOMICS in choices, "passed": pair.segments[1]}
     fields["of_bytes"] = pair.run.log.allocations[pair.allocations[0]].nbytes
+    fields["launched_at"] = pair.run.log.launches[pair.run.log.tasks[pair.tasks[1]].launch].launched_at
     fields["splits_twice"] = is_split_twice(pair)
     fields["barrier_of_cores"] = barrier_of_cores(pair)
     fields["where"] = where

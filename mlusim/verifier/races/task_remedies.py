@@ -12,16 +12,16 @@ import numpy as np
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
 from mlusim.verifier.core_names import core_at
-from mlusim.verifier.findings import in_one_function, outermost_loop, wrong_part
+from mlusim.verifier.findings import Site, in_one_function, outermost_loop, wrong_part
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
 from mlusim.verifier.races.barrier_places import barrier_moved, before_its_barrier, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_fresh, is_later, meet_between_barriers
 from mlusim.verifier.races.pair import Pair
-from mlusim.verifier.races.updates import is_split_twice, lock_or_atomic, times_stored
+from mlusim.verifier.races.updates import is_same_work, is_split_twice, lock_or_atomic, times_stored
 from mlusim.verifier.replaced import leaves_part_unread
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, location_of, source_file
+from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
 ONE_TASK = "let one task alone write them"
 _OWN_BYTES = "give each task bytes of its own"
@@ -90,13 +90,14 @@ class TaskRemedies:
         """Return what `of` does for updates in place by two tasks."""
         rule = "an update by another task between the load and the store is lost"
         first, second = pair.sites
+        alone = [f"{_by_task_0(first, second)}: it computes them from nothing else"] if is_same_work(pair) else []
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
             return "", rule, [_split_at(pair), f"if both updates are intended, {lock}", atomic]
         loop = source_file(first.file).loop_around(first.line, second.line)
         in_one_loop = one_job and first.file == second.file and loop[0] > 0
         if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, pair.tasks[0])):
-            return "", rule, [lock, atomic, _OWN_BYTES]
+            return "", rule, [*alone, lock, atomic, _OWN_BYTES]
         sync, all_of = self._barrier(pair)
         end = f"at the end of the loop at {location_of(first.file, loop[0])}"
         return sync, rule, [f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES]
@@ -328,9 +329,14 @@ def _by_one_task(pair: Pair) -> list[str]:
     low, high = (np.unique(edge[alike]) for edge in (accesses.low, accesses.high))
     if len(low) > 1 or len(high) > 1:
         return []
-    guard = "if (taskId == 0)" if site.is_compiled else f"if {core_at(site.at)}.task_id == 0:"
     add = "`__bang_atomic_reduce_add`" if site.is_compiled else f"`{core_at(site.at)}.atomic_reduce_add`"
-    return [f"{ONE_TASK}, at {site.location}: `{guard}`; parts of a sum are added with {add}"]
+    return [f"{_by_task_0(site, other)}; parts of a sum are added with {add}"]
+
+
+def _by_task_0(*sites: Site) -> str:
+    first = sites[0]
+    guard = "if (taskId == 0)" if first.is_compiled else f"if {core_at(first.at)}.task_id == 0:"
+    return f"{ONE_TASK}, at {locations_of({site.at for site in sites})}: `{guard}`"
 
 
 def _split_at(pair: Pair) -> str:

@@ -10,9 +10,13 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.core_names import core_at
+from mlusim.verifier.producer import Element, lineage_of
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import location_of, source_file
+
+# A counter that tasks share has at most this size.
+COUNTER_BYTES = 8
 
 
 def times_stored(run: Run, alloc: int) -> Integers:
@@ -38,6 +42,22 @@ def is_split_twice(pair: Pair) -> bool:
     if several and count.max() < len(np.unique(task)):
         return True
     return 2 * cells.total(cells.mixed(task, count > 0)) < cells.total(count > 0)
+
+
+def is_same_work(pair: Pair) -> bool:
+    """Return whether tasks compute what they store from nothing but these bytes: each of them does the same.
+
+    A counter is small.
+    """
+    run, alloc = pair.run, pair.allocations[0]
+    row = pair.rows[pair.writes.index(True)]
+    low, high = int(run.accesses.low[row]), int(run.accesses.high[row])
+    if high - low <= COUNTER_BYTES:
+        return False
+    records = np.array(lineage_of(run, Element(alloc, low, high - low)).records)
+    own = records[run.columns["task"][records] == run.columns["task"][records[0]]]
+    read = np.unique(run.accesses.alloc[np.isin(run.accesses.record, own) & ~run.accesses.write]).tolist()
+    return [one for one in read if run.log.allocations[one].memory in ("gdram", "sram")] == [alloc]
 
 
 def _stores(run: Run, alloc: int) -> Accesses:

@@ -14,7 +14,7 @@ from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import COLLECT, FILTERS
-from mlusim.verifier.findings import Finding, Site, outermost_loop
+from mlusim.verifier.findings import Finding, Site, outermost_loop, wrong_part
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of, source_file
 from mlusim.verifier.split.plan_comparison import describe_tile, site_in_tile
@@ -91,6 +91,14 @@ class Gaps:
         line_of = self.run.order.line_of
         return int(np.count_nonzero(line_of == line_of[self.run.accesses.record[row]])) > 1
 
+    def _writes_same(self, row: int) -> bool:
+        """Return whether the task of a write often writes the same bytes by its line in one launch."""
+        accesses, line_of = self.run.accesses, self.run.order.line_of
+        task = self.run.order.task_of[accesses.record[self.rows]] == self.run.task(row)
+        own = self.rows[task & (line_of[accesses.record[self.rows]] == line_of[accesses.record[row]])]
+        own = own[accesses.write[own]]
+        return len(own) > 1 and len(np.unique(accesses.low[own])) == 1
+
     def _exchanges(self) -> bool:
         """Return whether tasks read what other tasks have written."""
         accesses = self.run.accesses
@@ -131,6 +139,8 @@ class Gaps:
             remedies = ["look for the condition under which the kernel returns: no task does anything"]
         elif int((stops - starts).sum()) == nbytes and (swapped := self._swapped_arguments()):
             remedies.insert(0, swapped)
+        elif nearest is not None and self._writes_same(nearest):
+            remedies.insert(0, wrong_part(name, sites, "it writes the same bytes again, and others never"))
         elif len(starts) == 1 and (few := self._too_few_tasks(int(starts[0]), int(stops[0]))):
             remedies.insert(0, few)
         if nearest is not None and (skipped := self._skipped(sites[0])):

@@ -11,6 +11,7 @@ import numpy as np
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.verifier.accesses.coordinates import describe
+from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import PRIVATE, Finding, Site, wrong_part
 from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.run import Run
@@ -74,10 +75,15 @@ def _findings(run: Run, effects: Sequence[_Effect]) -> list[Finding]:
     return _fold_readers(
         run.log,
         [
-            (_finding(run, first, 1 + len(others), is_hint=is_hint), (first.read.starts, first.read.stops))
-            for (*_, is_hint), (first, *others) in groups.items()
+            (_finding(run, group[0], len(group), is_hint=is_hint), _bytes_of(group))
+            for (*_, is_hint), group in groups.items()
         ],
     )
+
+
+def _bytes_of(effects: Sequence[_Effect]) -> Ranges:
+    starts, stops = (np.concatenate([getattr(one.read, edge) for one in effects]) for edge in ("starts", "stops"))
+    return union(starts, stops)
 
 
 def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
@@ -140,7 +146,7 @@ def _wrong_parts(
     """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
 
     Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
-    in the whole run, or that only this copy writes, later. In SRAM, no other line may write the buffer.
+    in the whole run, or that only this copy writes, later. If tasks share it, no other line may have written it.
     """
     likely: list[str] = []
     other: list[str] = []
@@ -157,8 +163,9 @@ def _wrong_parts(
         if private and not read.partly and beside.at in written_by and _writes_alike(run, read, beside.at):
             likely.append(f"{wrong_part(name, (reader, beside.at))}, which writes these bytes only later")
             return likely, other
-        alone = allocation.memory == "sram" and lines_that_write(run, read.row, 0, allocation.nbytes) == {beside.at}
-        unlikely = beside.is_scalar or not (private or alone) or written_by
+        earlier = (run.accesses.alloc == read.alloc) & (run.accesses.record < read.record)
+        alone = run.lines_of(earlier & run.accesses.write) == {beside.at}
+        unlikely = beside.is_scalar or (written_by if private else not alone)
         (other if unlikely else likely).append(f"{wrong_part(name, (beside.at,))}, which writes other bytes of it")
     return likely, other
 
@@ -232,11 +239,14 @@ def _overlap(one: Ranges, other: Ranges) -> bool:
 
 
 def _later_launch(run: Run, read: int) -> str:
-    """Return the kernel of the first later launch that writes any of the bytes of a read; empty if there is none."""
+    """Return the kernel of the first later launch that writes bytes of a read, unless a loop repeats it; else ""."""
     log, order, accesses = run.log, run.order, run.accesses
     launch = order.launch[order.task_of[accesses.record]]
     writes = accesses.meeting(read) & accesses.write & (launch > launch[read])
-    return log.launches[int(launch[writes].min())].kernel if writes.any() else ""
+    if not writes.any():
+        return ""
+    here, later = (log.launches[int(number)] for number in (launch[read], launch[writes].min()))
+    return later.kernel if (later.kernel, later.launched_at) != (here.kernel, here.launched_at) else ""
 
 
 def _uninitialised(
@@ -259,7 +269,8 @@ def _uninitialised(
         remedies.insert(0, f"launch {later}, which writes these bytes later, before this kernel")
     # Memory without a parameter's name is not an argument, such as what a host program allocates.
     if allocation.memory == "gdram" and sites[0].is_compiled and not buffer.isidentifier():
-        remedies.append("if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset")
+        fill = "if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset"
+        remedies.insert(len(remedies) if partly or later or likely else 0, fill)
     if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace):
         remedies.append(
             f"if {buffer} has values before the run, pass them: an array, or InOut(array) if it is written, too; on "

@@ -122,4 +122,4 @@ def test_an_operation_between_two_others_lacks_one_barrier_for_both():
             await core.memcpy(out[core.core_id], tile)
 
     finding = the_only_error(kernel, X, InOut(X[:4]), dim=4)
-    assert (finding.kind, kinds_of(finding)) == ("task-race", ["task-race"])
+    assert (finding.kind, kinds_of(finding)) == ("task-race", ["task-race", "unread", "unread"])
