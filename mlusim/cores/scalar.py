@@ -38,7 +38,9 @@ def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
     """
     view: View = source if type(source) is View else check_view("load", source)
     if view.layout.size != 1:
-        raise OperandError(f"load takes one element, not {view!r}: index it fully, or use load_array")
+        raise OperandError(
+            f"load takes one element, not {view!r}: index it fully, copy it to NRAM by memcpy, or use load_array"
+        )
     return read(issuer, line, "load", view, view.first_number)
 
 
@@ -107,7 +109,7 @@ def store(issuer: Issuer, line: int, target: Passed, value: Any) -> None:
     """
     check_view("store", target)
     if target.size != 1:
-        raise OperandError(f"store takes one element, not {target!r}: index it fully, or use a vector operation")
+        raise OperandError(f"store takes one element, not {target!r}: index it fully, or copy a buffer to it by memcpy")
     end_ps = write(issuer, line, "store", target)
     if not issuer.has_data:
         return

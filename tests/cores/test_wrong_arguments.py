@@ -81,6 +81,20 @@ def test_attributes_of_the_wrong_type_are_refused_by_name(name, value):
         ),
         (lambda core, x, tile: core.atomic_cas(x, 1), "atomic_cas(old, target, compare, operand): missing "),
         (lambda core, x, tile: core.load(x, 3, 4), "load(source) got 3 positional arguments: call it as shown"),
+        (
+            lambda core, x, tile: core.max(tile, tile, axis=1),
+            "max(dst, src) has no argument 'axis': it computes on all elements: loop over the rows, or ",
+        ),
+        (
+            lambda core, x, tile: core.add(tile, tile, 1, mask=tile),
+            "has no argument 'mask': there is no mask: slice the ",
+        ),
+        (lambda core, x, tile: core.load(x, mask=True), "unexpected keyword argument 'mask': there is no mask: slice "),
+        (lambda core, x, tile: core.add(tile, tile, 1, colour=2), "has no argument 'colour': call it as shown"),
+        (
+            lambda core, x, tile: core.matmul(tile, tile, tile, accumulate=True),
+            "has no argument 'accumulate': the product replaces dst: write it to another buffer, then core.add(",
+        ),
         (lambda core, x, tile: core.sync_io(tile), "sync_io() got 1 positional argument: call it as shown"),
         (lambda core, x, tile: core.gdram.alloc(64, x.dtype), "tensors in GDRAM are arguments of the kernel"),
     ],

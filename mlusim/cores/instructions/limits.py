@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from mlusim.cores.instructions.record import Extent, Instruction, Match, Overlap, Types
+from mlusim.cores.tasks.foreign_names import argument_advice
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError, shown
 from mlusim.hardware.checks import ALIGNED_SIZE_BYTES
@@ -44,8 +45,9 @@ def bind(
     values = dict(zip(names, arguments, strict=False))
     for name, value in named.items():
         if name not in names or name in values:
-            problem = "got {!r} twice" if name in values else "has no argument {!r}"
-            raise OperandError(f"{instruction.signature} {problem.format(name)}: call it as shown")
+            if name in values:
+                raise OperandError(f"{instruction.signature} got {name!r} twice: call it as shown")
+            raise OperandError(f"{instruction.signature} has no argument {name!r}: {argument_advice(name)}")
         values[name] = value
     attributes = dict(instruction.defaults)
     for name in instruction.attributes:

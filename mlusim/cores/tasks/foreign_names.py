@@ -45,7 +45,6 @@ _INSTRUCTIONS = {
     "not_": ("logicalnot",),
     "nram": ("alloc", "alloctensor", "local", "nramalloc", "psum", "registers", "sbuf", "smem", "ub", "vmem"),
     "or_": ("logicalor",),
-    "peek": ("deviceprint", "print", "printf"),
     "pow": ("power",),
     "pow2": ("exp2",),
     "recip": ("reciprocal",),
@@ -58,9 +57,9 @@ _INSTRUCTIONS = {
     "sub": ("subs", "subtract"),
     "sync": ("fence", "membar", "pipebarrier", "setflag", "syncwarp", "threadfence", "wait", "waitflag"),
     "sync_all": ("gridsync", "syncgrid"),
-    "sync_cluster": ("barrier", "debugbarrier", "syncblock", "syncthreads"),
+    "sync_cluster": ("barrier", "clusterbarrier", "debugbarrier", "syncblock", "syncthreads"),
     "sync_io": ("commitgroup", "cpasyncwaitall", "cpasyncwaitgroup", "waitall", "waitgroup"),
-    "task_dim": ("blockdim", "blocknum", "getblocknum", "griddim", "numprograms", "numtasks", "tasknum"),
+    "task_dim": ("blockdim", "blocknum", "getblocknum", "griddim", "numcores", "numprograms", "numtasks", "tasknum"),
     "task_id": ("blockidx", "getblockidx", "getprogramid", "programid", "threadid", "threadidx", "tid"),
     "transpose": ("permute", "trans"),
     "write_zero": ("zeros", "zeroslike"),
@@ -99,9 +98,36 @@ _ADVICE = {
         "there is no sort instruction: take the largest element repeatedly with core.max, and replace it with -inf by "
         "core.store",
     ),
+    **dict.fromkeys(
+        ("deviceprint", "print", "printf"), "`print(core, view)` shows the task, the simulated time and the values"
+    ),
     "softmax": "core.max, core.sub, core.exp, core.sum and core.div, one after the other",
     **dict.fromkeys(("silu", "swish"), "core.active_sigmoid(dst, src), then core.mul(dst, dst, src)"),
 }
+
+
+_ALL_ELEMENTS = (
+    "it computes on all elements: loop over the rows, or reduce the first axis by core.sum_rows, core.max_rows or "
+    "core.min_rows"
+)
+_NO_MASK = "there is no mask: slice the views, as in tile[:n], or blend by core.mask_select(dst, mask, a, b)"
+_NO_SUM = "the product replaces dst: write it to another buffer, then core.add(sum, sum, dst)"
+# Arguments that an instruction of another language has.
+_ARGUMENTS = {
+    **dict.fromkeys(("axes", "axis", "dim", "keepdim", "keepdims"), _ALL_ELEMENTS),
+    **dict.fromkeys(("boundary_check", "mask", "other", "pred"), _NO_MASK),
+    **dict.fromkeys(("acc", "accumulate", "accumulator"), _NO_SUM),
+    **dict.fromkeys(
+        ("dtype", "out_dtype", "preferred_element_type"),
+        "types are those of the views; core.convert(dst, src) converts",
+    ),
+    "out": "the result is the first argument, dst",
+}
+
+
+def argument_advice(name: str) -> str:
+    """Return what replaces an argument that an instruction does not have, as a clause of a message."""
+    return _ARGUMENTS.get(name, "call it as shown")
 
 
 def replacement(name: str) -> str:

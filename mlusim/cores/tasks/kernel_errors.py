@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.conversion_methods import CONVERSIONS, ConversionMethods
 from mlusim.cores.instructions.table import BY_INTRINSIC
-from mlusim.cores.tasks.foreign_names import replacement
+from mlusim.cores.tasks.foreign_names import argument_advice, replacement
 from mlusim.cores.tasks.source_line import awaiting_line, kernel_line
 from mlusim.errors import (
     AccessError,
@@ -170,7 +170,8 @@ def _wrong_call(owner: str, name: str, complaint: str) -> str:
         return f"{call}: missing {lacks[1]}{remedy if reduces != name and hasattr(Core, reduces) else ''}"
     if given := re.search(r"but (\d+) ", complaint):
         complaint = f"got {plural(int(given[1]) - 1, 'positional argument')}"
-    return f"{call} {complaint}: call it as shown"
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", complaint)
+    return f"{call} {complaint}: {argument_advice(unknown[1] if unknown else '')}"
 
 
 def _raised(error: BaseException) -> str:

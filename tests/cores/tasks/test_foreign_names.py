@@ -16,7 +16,8 @@ from mlusim.cores.tasks.foreign_names import replacement
 def test_every_replacement_is_an_instruction_or_attribute() -> None:
     known = {*dir(Core), "task_dim", "task_id"}  # the two are assigned when a core is made
     assert [name for name in foreign_names._INSTRUCTIONS if name not in known] == []
-    named = {name for advice in foreign_names._ADVICE.values() for name in re.findall(r"core\.(\w+)", advice)}
+    advices = [*foreign_names._ADVICE.values(), *foreign_names._ARGUMENTS.values()]
+    named = {name for advice in advices for name in re.findall(r"core\.(\w+)", advice)}
     assert [name for name in sorted(named) if name not in known] == []
 
 
@@ -37,6 +38,8 @@ def test_no_entry_is_a_name_of_the_core() -> None:
         ("cdiv", "scalar arithmetic is Python's: -(-a // b)"),
         ("GetSystemCycle", replacement("clock64")),
         ("argsort", replacement("topk")),
+        ("print", "`print(core, view)` shows the task, the simulated time and the values"),
+        ("num_cores", "did you mean task_dim?"),
         ("nonsense", ""),
     ],
 )
