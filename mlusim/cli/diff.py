@@ -23,8 +23,8 @@ _HELP = """\
 Compare two runs: where the difference between their times comes from, by cause and by source line, and every figure.
 
 Each of A and B is a saved run, or the arguments of `mlusim run` in quotes, which is then run (timing only if it needs
-no data). The causes, and likewise the lines, add up exactly to the difference, per core on average. With --report,
-diff.html shows both timelines on one scale.
+no data). The causes, and likewise the lines, add up exactly to the difference, per core on average; cores without work
+in both runs are left out. With --report, diff.html shows both timelines on one scale.
 
 \b
 Examples:

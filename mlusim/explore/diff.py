@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mlusim.analysis.breakdown import CAUSES
+import numpy as np
+
+from mlusim.analysis.breakdown import CAUSES, where_time_went
+from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import windows
+from mlusim.arrays import Integers
 from mlusim.files import source_name
 from mlusim.results.result import Result
 from mlusim.units import PS_PER_US, signed
@@ -51,7 +56,7 @@ class Difference:
     Attributes:
         before, after: the runs.
         time_ps: time of the second minus that of the first.
-        causes_ps: by cause, per core on average; the sum is exactly `time_ps`.
+        causes_ps: by cause, per core on average, of the cores that work in either run; the sum is exactly `time_ps`.
         lines: by source line, the largest change first; the sum is exactly `time_ps`.
         metrics: figures with a value in either run.
     """
@@ -108,16 +113,46 @@ def _options(result: Result) -> list[str]:
 
 
 def diff(before: Result, after: Result) -> Difference:
-    """Compare two runs, of any kernels and boards."""
-    causes = [shares(run.metrics.where_time_went, run.board.cores, run.time_ps) for run in (before, after)]
+    """Compare two runs, of any kernels and boards.
+
+    Cores that have no work in both runs are left out of averages: their idle time changes by the whole difference,
+    which would hide its causes.
+    """
+    spent = [_time_by_core(run) for run in (before, after)]
+    most = max(working for _, working in spent)
+    counted = [
+        max(working, min(most, run.board.cores)) for run, (_, working) in zip((before, after), spent, strict=True)
+    ]
+    causes = [
+        shares(dict(zip(CAUSES, by_core[:cores].sum(axis=0).tolist(), strict=True)), cores, run.time_ps)
+        for run, (by_core, _), cores in zip((before, after), spent, counted, strict=True)
+    ]
     return Difference(
         before=before,
         after=after,
         time_ps=after.time_ps - before.time_ps,
         causes_ps={name: causes[1][name] - causes[0][name] for name in CAUSES},
-        lines=_lines(before, after),
+        lines=_lines(_by_line(before, counted[0]), _by_line(after, counted[1])),
         metrics=_metrics(before, after),
     )
+
+
+def _time_by_core(result: Result) -> tuple[Integers, int]:
+    """Return (cores, causes) picoseconds, as `where_time_went`, with the cores that work first, and their number.
+
+    A core works if it does more than to issue instructions. Extrapolated times are known for all cores together: all
+    count as working.
+    """
+    metrics, cores = result.metrics, result.board.cores
+    by_core = np.zeros((cores, len(CAUSES)), np.int64)
+    for window in windows(LogColumns(result.log, result.board)):
+        by_core += where_time_went(window)
+    if int(by_core.sum()) != metrics.core_time_ps:
+        by_core[:] = 0
+        by_core[0] = list(metrics.where_time_went.values())
+        return by_core, cores
+    works = by_core[:, [name not in ("issue", "launch", "idle") for name in CAUSES]].any(axis=1)
+    return by_core[np.argsort(~works, kind="stable")], max(int(works.sum()), 1)
 
 
 def shares(core_ps: Mapping[Any, int], cores: int, total_ps: int) -> dict[Any, int]:
@@ -138,8 +173,9 @@ def source_text(result: Result, file: str, line: int) -> str:
     return f"line {line}" if line else OTHER
 
 
-def _lines(before: Result, after: Result) -> list[LineChange]:
-    old, new = _by_line(before), _by_line(after)
+def _lines(
+    old: dict[tuple[str, str, str, int], tuple[int, int]], new: dict[tuple[str, str, str, int], tuple[int, int]]
+) -> list[LineChange]:
     changes = []
     for key in {**old, **new}:
         (line, spent), (other_line, other_spent) = old.get(key, (0, 0)), new.get(key, (0, 0))
@@ -148,11 +184,14 @@ def _lines(before: Result, after: Result) -> list[LineChange]:
     return sorted(changes, key=lambda change: (-abs(change.time_ps), change.file, change.before, change.after))
 
 
-def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]:
-    """Map (file, function, text, number of equal lines before it) to line number and time."""
+def _by_line(result: Result, cores: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
+    """Map (file, function, text, number of equal lines before it) to line number and time, for so many cores."""
     totals = {(line.file, line.line, line.function): int(line.spent_ps.sum()) for line in result.lines}
+    if cores < result.board.cores:
+        # Cores without work have no time in a line.
+        totals["", 0, ""] -= (result.board.cores - cores) * result.time_ps
     lines: dict[tuple[str, str, str, int], tuple[int, int]] = {}
-    for (file, line, function), spent in sorted(shares(totals, result.board.cores, result.time_ps).items()):
+    for (file, line, function), spent in sorted(shares(totals, cores, result.time_ps).items()):
         text = source_text(result, file, line)
         repeat = 0
         while (key := (source_name(file), function, text, repeat)) in lines:

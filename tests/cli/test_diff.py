@@ -64,6 +64,44 @@ def test_causes_and_lines_sum_to_the_difference_exactly(other):
     assert {name: -value for name, value in back.causes_ps.items()} == found.causes_ps
 
 
+async def copy(core, x, out, tile=1024, cores=1):
+    if core.is_memory_core or core.task_id >= cores:
+        return
+    buffer = core.nram.alloc(tile, x.dtype)
+    for start in range(core.task_id * tile, x.size, cores * tile):
+        await core.memcpy(buffer, x[start : start + tile])
+        await core.memcpy(out[start : start + tile], buffer)
+
+
+def copied(tile, cores=1, **more):
+    x = np.ones(1 << 15, np.float32)
+    return mlusim.run(copy, x, mlusim.Output.like(x), tile=tile, cores=cores, **more)
+
+
+@pytest.mark.parametrize("launch", [{"dim": 1, "kind": "BLOCK"}, {"dim": 4}, {}])
+def test_cores_without_work_in_both_runs_are_left_out(launch):
+    found = diff(copied(1024, **launch), copied(4096, **launch))
+    assert found.time_ps < 0
+    assert sum(found.causes_ps.values()) == sum(line.time_ps for line in found.lines) == found.time_ps
+    # 48 copies fewer, each of which starts up for the latency that the board states.
+    board = mlusim.board("mlu370-x4")
+    saved_ps = 24 * (board.dma_read_latency_ps + board.dma_write_latency_ps)
+    assert found.causes_ps["dma_latency"] == pytest.approx(-saved_ps, rel=0.02)
+    assert abs(found.causes_ps["idle"]) < 0.01 * saved_ps
+
+
+def test_cores_with_work_in_one_run_count_in_both():
+    before, after = copied(1024), copied(1024, cores=32)
+    found = diff(before, after)
+    assert sum(found.causes_ps.values()) == sum(line.time_ps for line in found.lines) == found.time_ps
+    # 31 of 32 cores are idle in the first run.
+    idle_ps = [run.metrics.where_time_went["idle"] / 32 for run in (before, after)]
+    assert found.causes_ps["idle"] == pytest.approx(idle_ps[1] - idle_ps[0], abs=1)
+    on_another = diff(copied(1024), copied(1024, device="mlu590-h8"))
+    assert sum(on_another.causes_ps.values()) == on_another.time_ps
+    assert abs(on_another.causes_ps["idle"]) < 0.01 * before.time_ps
+
+
 def test_losses_and_the_causes_of_each_line_sum_exactly():
     found = explain(shift("tight"))
     assert sum(found.losses_ps.values()) == found.above_ps > 0

@@ -74,7 +74,8 @@ def difference_page(difference: Difference, tries: Sequence[Suggestion]) -> str:
     origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
     content = (
         f"{head}{swatches(shown)}<h2>Timelines, on one scale</h2>{_timelines(runs, names)}"
-        f"<h2>By cause</h2><p>{total} in all, per core on average.</p>{table(('cause', 'us'), causes, (1,))}"
+        f"<h2>By cause</h2><p>{total} in all, per core on average, without cores that have no work in both runs.</p>"
+        f"{table(('cause', 'us'), causes, (1,))}"
         f"<h2>By source line</h2>{table(('line, A > B', 'source', 'us'), lines, (2,))}"
         f"<h2>By figure</h2>{table(('figure', 'A', 'B', 'B / A'), figures, (1, 2, 3))}{_tries(difference.after, tries)}"
         f"<h2>Where the figures come from</h2>{origins}"
