@@ -187,7 +187,7 @@ def _lines(
 def _by_line(result: Result, cores: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
     """Map (file, function, text, number of equal lines before it) to line number and time, for so many cores."""
     totals = {(line.file, line.line, line.function): int(line.spent_ps.sum()) for line in result.lines}
-    if cores < result.board.cores:
+    if cores < result.board.cores and totals:  # a run without a launch has no lines
         # Cores without work have no time in a line.
         totals["", 0, ""] -= (result.board.cores - cores) * result.time_ps
     lines: dict[tuple[str, str, str, int], tuple[int, int]] = {}

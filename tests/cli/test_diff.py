@@ -102,6 +102,16 @@ def test_cores_with_work_in_one_run_count_in_both():
     assert abs(on_another.causes_ps["idle"]) < 0.01 * before.time_ps
 
 
+@pytest.mark.parametrize("steady", [False, True])
+def test_an_empty_run_and_an_extrapolated_one_are_compared(steady):
+    empty = mlusim.ops.flip(np.zeros((0, 4), np.float32), 0)
+    small = mlusim.ops.flip(np.zeros((8, 4), np.float32), 0)
+    large = mlusim.ops.cast(np.zeros((4096, 4096), np.float16), "float32", data=False, steady=steady)
+    for before, after in ((empty, small), (small, empty), (empty, empty), (small, large), (large, small)):
+        found = diff(before, after)
+        assert sum(found.causes_ps.values()) == sum(line.time_ps for line in found.lines) == found.time_ps
+
+
 def test_losses_and_the_causes_of_each_line_sum_exactly():
     found = explain(shift("tight"))
     assert sum(found.losses_ps.values()) == found.above_ps > 0
