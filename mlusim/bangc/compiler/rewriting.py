@@ -78,11 +78,13 @@ def rewrite(
     rewriter = _Rewriter(source, learned, own_functions)
     rewriter.run()
     calls, tokens = rewriter.calls, source.tokens
-    if tokens:
-        source.insert(0, learned.declarations(set(calls)))
+    head = learned.declarations(set(calls))
     declared = intrinsics.declarations({token.text for token in tokens if token.kind == "word"} - header_words())
     if declared:
-        source.insert(0, f'\n# 1 "{DECLARATIONS}" 1\n{declared}# {tokens[0].line} "{tokens[0].file}" 2\n')
+        head += f'\n# 1 "{DECLARATIONS}" 1\n{declared}# {tokens[0].line} "{tokens[0].file}" 2\n'
+    if tokens:
+        # Before what the rewriter has inserted there.
+        source.edits.insert(0, (tokens[0].start, tokens[0].start, head))
     entries, has_main, arrays = rewriter.entries, rewriter.has_main, rewriter.arrays
     name_entries(entries)
     text = source.edited() + registrations(entries, instantiate, has_main=has_main)

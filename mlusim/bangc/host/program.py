@@ -230,6 +230,8 @@ class Program:
         blob = ctypes.string_at(content, size)
         called = self._kernel_name(text_at(name), function)
         word = _plain(called)
+        if not body:
+            raise InputError(f"{called}<<<...>>> launches a null pointer: set it to a kernel first")
         if function and not self.module.is_kernel(function - base):
             raise InputError(f"{called}<<<...>>>: {word} is no kernel: declare it with __mlu_entry__")
         offset = self._on_board(called, function - base) if function else 0

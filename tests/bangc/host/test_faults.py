@@ -274,6 +274,11 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
             r"k<<<...>>>: k is no kernel: declare it with __mlu_en",
         ),
         (
+            "",
+            "void (*kernel)(float *) = nullptr; kernel<<<1, cnrtFuncTypeBlock>>>(x)",
+            r"kernel<<<...>>> launches a null pointer: set it to a kernel first",
+        ),
+        (
             "__nram__ float tile[64];",
             "tile[1] = 1",
             r"writes memory of a core at byte 4 of tile \(NRAM\), which has 256 B: only kernels can; pass the",

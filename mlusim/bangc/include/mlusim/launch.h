@@ -44,7 +44,8 @@ template <class R, class... P> struct FunctionLauncher {
     Launch one;
     R (*function)(P...);
     void operator()(typename std::decay<P>::type... arguments) const {
-        launch<typename std::decay<P>::type...>(one, reinterpret_cast<void *>(function), &body<P...>, arguments...);
+        launch<typename std::decay<P>::type...>(one, reinterpret_cast<void *>(function), function ? &body<P...> : nullptr,
+                                                arguments...);
     }
 };
 
