@@ -208,18 +208,19 @@ class ProgramMemory:
         if size < 0:
             return self.failed("cnrtErrorArgsInvalid")
         if not 0 <= direction < len(_DIRECTIONS):
-            wrong = f"cnrtMemcpy with the direction {constant_text(direction)}"
+            wrong = f"{self.call[0]} with the direction {constant_text(direction)}"
             raise InputError(f"{wrong}: choose one of cnrtMemcpy{', '.join(_DIRECTIONS)}")
         self.device.synchronize()
-        target, source = self._side(dst, size, "cnrtMemcpy"), self._side(src, size, "cnrtMemcpy")
+        call = self.call[0]
+        target, source = self._side(dst, size, call), self._side(src, size, call)
         sides = {0: (True, False), 1: (False, True), 2: (True, True), 3: (False, False)}.get(direction)
         if sides is not None and sides != (target is not None, source is not None):
             for address, view, on_board in zip((dst, src), (target, source), sides, strict=True):
                 if on_board and view is None:
-                    self._check_not_freed(address, "cnrtMemcpy")
+                    self._check_not_freed(address, call)
             where = " from ".join("device memory" if side is not None else "host memory" for side in (target, source))
             raise InputError(
-                f"cnrtMemcpy says {_DIRECTIONS[direction]} but copies to {where}: correct the direction or the pointers"
+                f"{call} says {_DIRECTIONS[direction]} but copies to {where}: correct the direction or the pointers"
             )
         if size:
             ctypes.memmove(dst, src, size)
@@ -257,6 +258,8 @@ class ProgramMemory:
         copy = volume_copy(parameters)
         if not copy.is_valid:
             return self.failed("cnrtErrorArgsInvalid")
+        for side in (copy.target, copy.source):
+            self._side(side.first, copy.end(side) - side.first, self.call[0])
         for target, source in copy.rows():
             self.cnrtMemcpy(target, source, copy.width, copy.direction)
         return 0

@@ -65,17 +65,17 @@ def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
         (
             "cnrtMemcpy2DAsync(p, 8, h, 8, 8, 2, (cnrtQueue_t)0, (cnrtMemTransDir_t)9);",
             InputError,
-            r"cnrtMemcpy with the direction 9: choose one of",
+            r"cnrtMemcpy2DAsync with the direction 9: choose one of",
         ),
         (
             "cnrtMemcpy2DAsync(p, 8, h, 8, 8, 2, (cnrtMemTransDir_t)9, (cnrtQueue_t)0);",
             InputError,
-            r"cnrtMemcpy with the direction 9: choose one of",
+            r"cnrtMemcpy2DAsync with the direction 9: choose one of",
         ),
         (
             "cnrtMemcpy2DAsync(p, 8, h, 8, 8, 2, (cnrtQueue_t)0, cnrtMemcpyDevToHost);",
             InputError,
-            r"cnrtMemcpy says DevToHost but copies to device memory from host memory",
+            r"cnrtMemcpy2DAsync says DevToHost but copies to device memory from host memory",
         ),
         (
             "k<<<1, cnrtFuncTypeUnion, 0>>>(p);",

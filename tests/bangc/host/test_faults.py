@@ -67,14 +67,14 @@ def _line(part: str) -> int:
         (
             "local source",
             '"local source"',
-            "cnrtMemcpy of 16 B at byte 0 of host memory, which has 4 B: copy less, or al",
+            "cnrtMemcpyAsync of 16 B at byte 0 of host memory, which has 4 B: copy less, or al",
         ),
         (
             "local rows",
             '"local rows"',
-            "cnrtMemcpy of 4 B at byte 16 of host memory, which has 16 B: copy less, or alloc",
+            "cnrtMemcpy2D of 4 B at byte 16 of host memory, which has 16 B: copy less, or alloc",
         ),
-        ("pinned", '"pinned"', "cnrtMemcpy of 16 B at byte 4 of host memory, which has 16 B: copy less, or"),
+        ("pinned", '"pinned"', "cnrtMemcpyAsync of 16 B at byte 4 of host memory, which has 16 B: copy less, or"),
         ("behind", '// "behind"', "segmentation fault: main uses address .* not memory of the program's; check the"),
         ("grid", '"grid"', r"nothing: dim\.x = 3 for UNION1"),
         ("thread", '"thread"', "main calls the board's runtime from a thread of its own"),
@@ -302,6 +302,11 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
             "",
             "float us; cnrtNotifierElapsedTime(a, a, &us)",
             "cnrtNotifierElapsedTime between two notifiers: the first was never placed; call cnrtPlaceNotifier",
+        ),
+        (
+            "cnrtMemcpy3dParam_t p;",
+            "p.srcPtr = {4, x, 4, 4}, p.dstPtr = {4, x + 45, 4, 4}, p.extent = {5, 4, 4}, cnrtMemcpy3D(&p)",
+            "cnrtMemcpy3D of 80 B at byte 180 of device memory 0, which has 256 B: copy less, or allocate more",
         ),
         (
             "float us;",
