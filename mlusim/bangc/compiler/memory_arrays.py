@@ -113,8 +113,11 @@ class MemoryArrays:
         if not is_new:
             # Declared by `extern` before: this adds its value.
             return self._reference(kind, base, declarator, marker, again=True) if has_value else ""
-        if external and [token.text for token in declarator[1:3]] == ["[", "]"]:
-            return self._elsewhere(kind, base, declarator, marker)
+        if not has_value and [token.text for token in declarator[1:3]] == ["[", "]"]:
+            if external:
+                return self._elsewhere(kind, base, declarator, marker)
+            name = declarator[0].text.removeprefix(OWN)
+            raise CompileError(f"{marker.file}:{marker.line}: {name} has no size: declare it with one, as {name}[64]")
         defined_here = not external or has_value
         return self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker)
 

@@ -65,6 +65,9 @@ def test_arrays_with_a_memory_space_need_a_size(tmp_path: Path) -> None:
     file.write_text("extern __mlu_shared__ char shared[];\n__mlu_entry__ void kernel(char *y) { y[0] = shared[0]; }\n")
     with pytest.raises(CompileError, match=r"unsized\.mlu:1: shared has no size: .*since no launch sets one; "):
         bangc.compile(file)
+    file.write_text("__mlu_entry__ void kernel(char *y) {\n  __nram__ char tile[];\n  y[0] = sizeof(tile);\n}\n")
+    with pytest.raises(CompileError, match=r"unsized\.mlu:2: tile has no size: declare it with one, as tile\[64\]"):
+        bangc.compile(file)
 
 
 @pytest.mark.slow

@@ -266,10 +266,7 @@ template <class T> MLUSIM_PLAIN inline T result(uint64_t word) {
 template <class T>
 MLUSIM_PLAIN inline T *array_in_memory(uint64_t kind, const char *name, const char *file, int line, const char *owner,
                                        const void *initial = nullptr) {
-    constexpr bool unsized = std::is_array<T>::value && !std::extent<T>::value;
-    static_assert(!unsized, "an array with a memory space is defined with its size");
-    if constexpr (unsized) return nullptr;
-    else return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, owner, initial));
+    return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, owner, initial));
 }
 
 // A constant at file scope: a record in memory, or a number.
