@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +159,9 @@ def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
     try:
         status = running.run()
     except MlusimError as error:
-        report = simulated.verify() if options["check"] and simulated.log.launches else None
+        report = None
+        with suppress(InputError):  # a launch is still queued
+            report = simulated.verify() if options["check"] and simulated.log.launches else None
         consequences = [folded for finding in report.errors for folded in finding.folded] if report else []
         if report is not None and any(one.fields.get("error") == type(error).__name__ for one in consequences):
             report.check()

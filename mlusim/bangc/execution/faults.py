@@ -160,7 +160,9 @@ def _wild_access_error(task: CompiledTask, address: int, flags: int) -> MlusimEr
     try:
         allocation, offset = task.locate(address)
     except AccessError as error:
-        return AccessError(f"plain C++ {verb} {size} B: {error.message}")
+        wild = AccessError(f"plain C++ {verb} {size} B: {error.message}")
+        wild.__context__ = error  # raised later, and then instead of the other
+        return wild
     if allocation.buffer is None:
         return MissingDataError(
             f"plain C++ {verb} {allocation.name} at byte {group_digits(offset)}, which has a size but no bytes in a "

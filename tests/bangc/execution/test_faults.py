@@ -238,3 +238,20 @@ def test_an_operand_before_an_array_is_located_by_the_array(tmp_path: Path) -> N
         AccessError, match=r"before\.mlu:4, at .*: address 0x\w+, 16 B before a \(NRAM\); check the ind"
     ):
         mlusim.run(bangc.compile(file)["k"], mlusim.Output(1), dim=1, kind="BLOCK")
+
+
+def test_a_wild_index_that_nothing_wrote_is_told_by_its_cause(tmp_path: Path) -> None:
+    """The kernel has not caught the error of the access, although it waits for its stores before it ends."""
+    file = tmp_path / "wild.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(const int *x, const int *at, int *y) {\n"
+        "  if (__is_mpu()) return;\n  int v = at[1];\n  y[0] = x[v];\n}\n"
+    )
+    device = Device()
+    at = device.alloc(16, "int32", workspace=True)
+    device.launch(bangc.compile(file)["k"], device.upload(np.ones(4, "int32")), at, device.alloc(1, "int32"))
+    with pytest.raises(AccessError, match=r"wild\.mlu:5, .*plain C\+\+ reads 4 B"):
+        device.synchronize()
+    (error,) = device.verify().errors
+    assert error.title.startswith("load reads ")
+    assert error.kind == "uninitialised"

@@ -356,6 +356,19 @@ def test_a_program_that_ends_in_an_error_is_checked_for_its_cause(
     assert "remedy `__sync_io()`, which waits for the IO pipe, between early.mlu:6 and" in capsys.readouterr().err
 
 
+def test_an_error_while_a_launch_is_queued_is_told_with_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "queued.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(int *x) { if (!__is_mpu()) *x = 1; }\n"
+        "int main() {\n  int *x, y;\n  cnrtQueue_t q;\n  cnrtQueueCreate(&q), cnrtMalloc((void **)&x, 4);\n"
+        "  k<<<1, cnrtFuncTypeBlock, q>>>(x);\n  cnrtMemcpyAsync(&y, x, 4, cnrtMemcpyDevToHost, q);\n}\n"
+    )
+    assert exit_code("bangc", "run", file, "--check") == 2
+    assert "queued.mlu:8: cnrtMemcpyAsync with the queue" in capsys.readouterr().err
+
+
 VALUES = """#include <cnrt.h>
 #include <bang.h>
 #include <functional>
