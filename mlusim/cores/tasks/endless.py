@@ -4,7 +4,8 @@ Each task is checked from time to time. If the whole run has long done nothing b
 copy is in flight, no task will ever read another value. That is reported long before a task reaches the limit.
 
 `mlusim.verify` also refuses a run that has long accessed only the same few operands in a `while` loop, as one without
-its step does. A loop over a range ends: it may repeat a calculation in NRAM. Other runs may repeat work on purpose, to
+its step does. A loop over a range ends, and one that decides by numbers that change may: both may repeat a calculation
+in NRAM. Other runs may repeat work on purpose, to
 measure it.
 """
 
@@ -58,7 +59,7 @@ def check_end(issuer: Issuer) -> None:
                 "use a barrier. If the kernel needs more operations, raise max_operations"
             )
         )
-    if chip.refuses_repetition and _repeats(chip, only_read) and task.is_in_open_loop():
+    if chip.refuses_repetition and task.loops_without_progress() and _repeats(chip, only_read):
         raise task.refusal(
             OperationLimitError(
                 f"the latest {group_digits(only_read)} operations of the run access the same operands again and again: "

@@ -9,9 +9,12 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+from collections.abc import Sized
 from functools import lru_cache
 from types import FrameType, TracebackType
 from typing import Any
+
+import numpy as np
 
 from mlusim.files import written_by_author
 
@@ -52,44 +55,68 @@ def _innermost(traceback: TracebackType | None, kernel_file: str) -> tuple[str, 
     return source
 
 
-def is_in_open_loop(kernel: FrameType) -> bool:
-    """Return whether a kernel, or what it calls, is in a loop that may never end; also if its source cannot be read."""
+def open_loop_state(kernel: FrameType) -> tuple[Any, ...] | None:
+    """Return the values that the loops which a kernel is in decide by; None if it is only in loops that end.
+
+    Only loops that may never end count, of the kernel and of what it calls, and of values only numbers and lengths. If
+    no source can be read, there are none.
+    """
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no public way to the calling frame
-    is_python = False
+    values: list[Any] = []
+    is_python = is_open = False
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
             is_python, loops = True, _open_loops(frame.f_code.co_filename)
-            if loops is None or any(begin <= frame.f_lineno <= end for begin, end in loops):
-                return True
+            is_open |= loops is None
+            for begin, end, names in loops or ():
+                if begin <= frame.f_lineno <= end:
+                    is_open = True
+                    values += (_number(frame.f_locals.get(name)) for name in names)
         frame = None if frame is kernel else frame.f_back
-    return not is_python
+    return tuple(values) if is_open or not is_python else None
+
+
+def _number(value: Any) -> Any:
+    """Return a number, or the length of a container; None for other values."""
+    if isinstance(value, int | float | np.number):
+        return value
+    return len(value) if isinstance(value, Sized) else None
 
 
 @lru_cache(maxsize=64)
-def _open_loops(file: str) -> list[tuple[int, int]] | None:
-    """Return the first and the last line of every loop of a file that may never end; None if it cannot be read."""
+def _open_loops(file: str) -> list[tuple[int, int, list[str]]] | None:
+    """Return the lines of every loop of a file that may never end, and the names by which it, or its `if`s, decide.
+
+    None if the file cannot be read.
+    """
     text = "".join(linecache.getlines(file))
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return None
-    return (
-        None
-        if not text
-        else [
-            (node.lineno, node.end_lineno or 0)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.stmt) and _is_open(node)
-        ]
-    )
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_open(node))
+    return [(node.lineno, node.end_lineno or 0, _decides_by(node)) for node in loops] if text else None
 
 
 def _is_open(node: ast.stmt) -> bool:
     """Return whether a statement is a `while` loop, or one over what a call returns, other than a range or the like."""
-    if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Call)):
-        return isinstance(node, ast.While | ast.AsyncFor)
-    called = node.iter.func
-    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) not in _FINITE
+    return isinstance(node, ast.While | ast.AsyncFor) or (isinstance(node, ast.For) and _is_endless(node.iter))
+
+
+def _is_endless(iterable: ast.expr) -> bool:
+    """Return whether a call may return an iterable without an end. `zip` ends with the first of its arguments."""
+    if not isinstance(iterable, ast.Call):
+        return False
+    called = iterable.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    if name in ("zip", "enumerate") and iterable.args:
+        return all(map(_is_endless, iterable.args[: 1 if name == "enumerate" else None]))
+    return name not in _FINITE
+
+
+def _decides_by(loop: ast.stmt) -> list[str]:
+    tests = [node.test for node in ast.walk(loop) if isinstance(node, ast.While | ast.If)]
+    return sorted({name.id for test in tests for name in ast.walk(test) if isinstance(name, ast.Name)})
 
 
 def hide_internals(error: BaseException) -> None:

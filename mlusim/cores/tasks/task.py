@@ -22,7 +22,7 @@ from mlusim.cores.tasks.kernel_errors import (
     returned_value,
     too_many_operations,
 )
-from mlusim.cores.tasks.source_line import is_in_open_loop, kernel_line
+from mlusim.cores.tasks.source_line import kernel_line, open_loop_state
 from mlusim.cores.tasks.unawaited import forgotten, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import AwaitError, KernelError
@@ -61,6 +61,7 @@ class Task:
     __slots__ = (
         "_coroutine",
         "_frame",
+        "_loop_state",
         "_starts_copy",
         "_sync_mask",
         "_sync_record",
@@ -102,6 +103,7 @@ class Task:
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
         self._frame: Any = None
+        self._loop_state: tuple[Any, ...] | None = None
         self.refused: KernelError | None = None
         self._sync_mask = 0
         self._sync_record = NONE
@@ -123,9 +125,14 @@ class Task:
             return f"{who} cluster {self.unit.cluster.index}"
         return f"{who} (cluster {self.unit.cluster.index}, {self.unit.name})"
 
-    def is_in_open_loop(self) -> bool:
-        """Return whether the kernel, which is running, is in a loop that may never end, such as `while`."""
-        return self._frame is None or is_in_open_loop(self._frame)
+    def loops_without_progress(self) -> bool:
+        """Return whether the kernel, which is running, is in a loop that may never end, such as `while`.
+
+        The numbers by which the loop decides have not changed since the last call.
+        """
+        state = () if self._frame is None else open_loop_state(self._frame)
+        before, self._loop_state = self._loop_state, state
+        return state is not None and (not state or state == before)
 
     def start(
         self,

@@ -176,6 +176,61 @@ async def repeats_in_nram(core, x, out, steps):
     await core.memcpy(out[core.task_id], value)
 
 
+async def counts(core, x, out, steps):
+    if core.is_memory_core:
+        return
+    value = core.nram.alloc(x.shape[1], x.dtype)
+    await core.memcpy(value, x[core.task_id])
+    step = 0
+    while step < steps:
+        core.mul(value, value, 0.5)
+        step += 1
+    await core.memcpy(out[core.task_id], value)
+
+
+async def leaves_when_it_is_small(core, x, out, steps):
+    """By a `break`, with a list of what is left."""
+    if core.is_memory_core:
+        return
+    value, left = core.nram.alloc(x.shape[1], x.dtype), list(range(steps))
+    await core.memcpy(value, x[core.task_id])
+    while True:
+        core.mul(value, value, 0.5)
+        left.pop()
+        if not left:
+            break
+    await core.memcpy(out[core.task_id], value)
+
+
+async def counts_and_never_reads_it(core, x, out, steps):
+    if core.is_memory_core:
+        return
+    value, step = core.nram.alloc(x.shape[1], x.dtype), 0
+    await core.memcpy(value, x[core.task_id])
+    while x.shape[0] < steps:
+        core.mul(value, value, 0.5)
+        step += 1
+
+
+async def zips_without_end(core, x, out, steps):
+    if core.is_memory_core:
+        return
+    value = core.nram.alloc(x.shape[1], x.dtype)
+    await core.memcpy(value, x[core.task_id])
+    for _ in zip(itertools.count(), enumerate(itertools.cycle(range(steps))), strict=False):
+        core.mul(value, value, 0.5)
+
+
+async def zips_with_a_range(core, x, out, steps):
+    if core.is_memory_core:
+        return
+    value = core.nram.alloc(x.shape[1], x.dtype)
+    await core.memcpy(value, x[core.task_id])
+    for _ in zip(itertools.count(), range(steps), strict=False):
+        core.mul(value, value, 0.5)
+    await core.memcpy(out[core.task_id], value)
+
+
 async def repeats_without_end(core, x, out, steps):
     if core.is_memory_core:
         return
@@ -186,8 +241,16 @@ async def repeats_without_end(core, x, out, steps):
         core.add(value, value, 1.0)
 
 
-@pytest.mark.parametrize(("kernel", "kinds"), [(repeats_in_nram, []), (repeats_without_end, ["endless"])])
-def test_verify_allows_a_loop_over_a_range_to_repeat_itself(kernel, kinds):
+@pytest.mark.parametrize("kernel", [repeats_in_nram, counts, leaves_when_it_is_small, zips_with_a_range])
+def test_verify_allows_a_loop_that_makes_progress_to_repeat_itself(kernel):
     x = np.zeros((4, 64), np.float32)
     report = mlusim.verify(kernel, x, mlusim.Output.like(x), LIMIT // 4, dim=4, max_operations=LIMIT)
-    assert [finding.kind for finding in report.errors] == kinds
+    assert report.ok, report.text()
+
+
+@pytest.mark.parametrize("kernel", [repeats_without_end, counts_and_never_reads_it, zips_without_end])
+def test_verify_refuses_a_loop_that_makes_no_progress(kernel):
+    x = np.zeros((4, 64), np.float32)
+    report = mlusim.verify(kernel, x, mlusim.Output.like(x), LIMIT // 4, dim=4, max_operations=LIMIT)
+    assert [finding.kind for finding in report.errors] == ["endless"]
+    assert "the same operands again and again" in report.errors[0].title
