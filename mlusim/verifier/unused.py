@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.log import NONE, Log
+from mlusim.log_tables import AllocationRecord
 from mlusim.units import format_bytes, plural
 from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import source_file
 
 
 def find_unused(run: Run) -> list[Finding]:
@@ -30,9 +32,9 @@ def find_unused(run: Run) -> list[Finding]:
                 in_use.add(key)
     findings = []
     for (name, memory, by), identities in names.items():
-        if (name, memory, by) in in_use:
-            continue
         record = log.allocations[identities[0]]
+        if (name, memory, by) in in_use or (by == "task" and _may_be_a_slot(run, record)):
+            continue
         owner = f"allocated by task {log.tasks[record.task].task_id}" if by == "task" else "passed by the host"
         findings.append(
             Finding(
@@ -47,6 +49,19 @@ def find_unused(run: Run) -> list[Finding]:
             )
         )
     return findings
+
+
+def _may_be_a_slot(run: Run, record: AllocationRecord) -> bool:
+    """Return whether the loops of a task may have too few turns for its buffer, if that is a slot of a ring.
+
+    A ring has at most as many slots as its task has buffers.
+    """
+    order, buffers = run.order, [(other.task, other.memory) for other in run.log.allocations]
+    own = order.line[order.first[record.task] : order.first[record.task + 1]]
+    lines, turns = np.unique(own, return_counts=True)
+    sources = (run.log.lines[line] for line in lines.tolist())
+    looped = [bool(source_file(file).loops_around(line)) for file, line, _ in sources]
+    return 0 < int(turns[looped].max(initial=0)) <= buffers.count((record.task, record.memory))
 
 
 def find_left(log: Log) -> list[Finding]:

@@ -144,3 +144,17 @@ def test_a_barrier_before_a_task_reads_what_it_wrote_for_others_is_not_redundant
         x = np.arange(clusters * 32, dtype=np.float32).reshape(clusters, 4, 8)
         outputs, launch = (Output.like(x), Output.like(x)), {"dim": 4 * clusters, "kind": f"UNION{clusters}"}
         assert verify(kernel, x, *outputs, reference={"out": x[::-1]}, **launch).findings == ()
+
+
+def test_a_slot_of_a_ring_that_a_short_run_does_not_reach_is_no_unused_buffer():
+    async def kernel(core, x, out):
+        slots = [core.nram.alloc(x.shape[1], x.dtype, f"slot {number}") for number in range(3)]
+        core.nram.alloc(8, x.dtype, "spare") if x.shape[0] > 4 else None
+        for row in range(x.shape[0]):
+            slot = slots[row % 3]
+            await core.memcpy(slot, x[row])
+            await core.memcpy(out[row], slot)
+
+    assert not verify(kernel, X[:2], Output.like(X[:2]), **ONE).findings
+    (hint,) = verify(kernel, X, Output.like(X), **ONE).findings
+    assert hint.title.startswith("no operation uses spare, ")
