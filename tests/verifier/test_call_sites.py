@@ -7,6 +7,7 @@ import pytest
 
 import mlusim
 from findings import ONE, X, the_only_error
+from kernel_lines import at, line_of
 from mlusim import Output
 
 
@@ -110,7 +111,7 @@ def test_the_stages_of_a_pipeline_may_be_passed_to_it(rows):
     x = X[:rows]
     assert mlusim.verify(kernel, x, Output.like(x), reference=2 * x, **ONE).ok
     finding = the_only_error(kernel, x, Output.like(x), 0, **ONE)
-    loop = stages.__code__.co_firstlineno + 1
+    loop = line_of(stages, "for step in range(count + 2):")
     waits = "`await core.sync()`, which waits for all pipes"
     assert finding.remedy == f"{waits}, at the end of the loop at test_call_sites.py:{loop}"
 
@@ -130,7 +131,7 @@ def test_all_calls_are_named_that_are_possible():
     assert [call.line - line for call in finding.sites[0].called_at] == [2, 3]
     assert f"called at test_call_sites.py:{line + 2} or test_call_sites.py:{line + 3}" in finding.text()
     # No single pair of calls: the remedy names the operations.
-    assert f"test_call_sites.py:{load.__code__.co_firstlineno + 1}" in finding.remedy
+    assert at(load, "core.memcpy_async(tile, row)") in finding.remedy
 
 
 def test_an_operation_of_the_kernel_itself_has_no_calls():
@@ -189,10 +190,10 @@ def test_a_sync_missing_after_a_helper_belongs_around_its_call_not_inside():
         total, part = core.nram.alloc(8, x.dtype, "total"), core.nram.alloc(8, x.dtype, "part")
         core.write_zero(total)
         await core.memcpy(rows[0], x[0])
-        for at in range(8):
-            if at < 7:
-                core.memcpy_async(rows[(at + 1) % 2], x[at + 1])
-            update(total, rows[at % 2], part)
+        for turn in range(8):
+            if turn < 7:
+                core.memcpy_async(rows[(turn + 1) % 2], x[turn + 1])
+            update(total, rows[turn % 2], part)
             if sync:
                 await core.sync()
         await core.memcpy(out, total)
@@ -200,7 +201,7 @@ def test_a_sync_missing_after_a_helper_belongs_around_its_call_not_inside():
     reference = 5 * X.sum(axis=0)
     assert mlusim.verify(kernel, X, Output(8), True, reference=reference, **ONE).findings == ()
     finding = the_only_error(kernel, X, Output(8), reference=reference, **ONE)
-    loop = f"test_call_sites.py:{kernel.__code__.co_firstlineno + 11}"
+    loop = at(kernel, "for turn in range(8):")
     assert finding.remedies[0] == f"`await core.sync()`, which waits for all pipes, at the end of the loop at {loop}"
 
 

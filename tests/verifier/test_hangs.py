@@ -9,6 +9,7 @@ import pytest
 
 import mlusim
 from findings import ONE, X, assert_text, only, the_only_error
+from kernel_lines import line_of
 from mlusim import Output, verify
 
 
@@ -279,7 +280,7 @@ def test_a_barrier_that_the_cores_leave_out_belongs_before_what_they_read():
         await core.memcpy(out[core.core_id], tile)
 
     (finding,) = verify(kernel, X, Output((4, 8)), dim=4).errors
-    line = kernel.__code__.co_firstlineno + 9
+    line = line_of(kernel, "await core.memcpy(tile, box[core.core_id])")
     assert finding.kind == "hang"
     assert finding.remedy.startswith(f"`await core.sync_cluster()` in the cores, once before test_hangs.py:{line}\n")
     assert verify(kernel, X, Output((4, 8)), True, dim=4, reference=X[:4]).ok

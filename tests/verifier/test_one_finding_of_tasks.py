@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from findings import X, kinds_of, the_only_error
+from kernel_lines import at
 from mlusim import InOut, Output, Plan, Tiles, verify
 
 
@@ -118,5 +119,5 @@ def test_tasks_that_all_write_two_outputs_are_told_to_let_one_do_it():
         await core.memcpy(mean, sums)
 
     finding = the_only_error(kernel, X, Output(8), Output(8), dim=4)
-    line = f"test_one_finding_of_tasks.py:{kernel.__code__.co_firstlineno + 6}"
+    line = at(kernel, "await core.memcpy(total, sums)")
     assert finding.remedies[0].startswith(f"let one task alone write them, at {line}: `if core.task_id == 0:`")

@@ -7,6 +7,7 @@ import pytest
 
 import mlusim
 from findings import ONE, X, kinds_of, the_only_error
+from kernel_lines import line_of
 from mlusim import InOut, Output, VerificationError, verify
 
 
@@ -33,7 +34,7 @@ async def jacobi(core, a, b, barrier=""):
 def test_the_barrier_of_steps_that_swap_two_arrays_belongs_at_the_end_of_the_loop(barrier):
     arrays = InOut(np.ones(32, np.float32)), InOut(np.ones(32, np.float32))
     finding = the_only_error(jacobi, *arrays, barrier, dim=4)
-    line = jacobi.__code__.co_firstlineno + 6
+    line = line_of(jacobi, "for step in range(4):")
     assert finding.remedy.startswith(
         "`await core.sync_all_ipu()` in all cores of the union, at the end of the loop at "
         f"test_remedies_mend.py:{line}\n"
@@ -118,7 +119,7 @@ def test_a_move_that_races_may_be_a_copy_on_the_vector_pipe(again):
 
     rows = X if again else X[:1]
     finding = the_only_error(kernel, rows, Output.like(rows), True, **ONE)
-    line = kernel.__code__.co_firstlineno + 4
+    line = line_of(kernel, "(core.move if move else core.memcpy_async)(other, held)")
     assert finding.remedy.endswith(
         "\nor copy on the vector pipe, in order with its instructions: `core.memcpy_async(...)` in place of "
         f"`core.move(...)` at test_remedies_mend.py:{line}"
@@ -209,7 +210,7 @@ def test_a_helper_that_is_not_awaited_has_its_line_as_a_field():
 
     finding = the_only_error(kernel, Output((4,)), dim=4)
     assert finding.kind == "await"
-    assert (finding.fields["file"], finding.fields["line"]) == (__file__, kernel.__code__.co_firstlineno + 1)
+    assert (finding.fields["file"], finding.fields["line"]) == (__file__, line_of(kernel, "helper(core)"))
     assert finding.location.endswith(": helper(core)")
 
 
@@ -332,7 +333,7 @@ def test_a_line_that_reads_the_rows_of_other_tasks_is_one_finding():
             await core.memcpy(out[row], tile)
 
     finding = the_only_error(kernel, X, Output.like(X), True, dim=4)
-    line = kernel.__code__.co_firstlineno + 9
+    line = line_of(kernel, "await core.memcpy(tile, out[7 - row if mirror else row])")
     assert finding.remedy.startswith(f"correct the part of out at test_remedies_mend.py:{line}: other tasks write it\n")
     assert verify(kernel, X, Output.like(X), dim=4, reference=2 * X).ok
 

@@ -7,6 +7,7 @@ import pytest
 
 import mlusim
 from findings import ONE, the_only_error
+from kernel_lines import at
 from mlusim import InOut, Output, verify
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -22,10 +23,6 @@ async def scaled_sum(core, x, y, out, fault=""):
         core.mul(b if fault == "other destination" else scaled, b, 2.0)
         core.add(a, a, b if fault == "other source" else scaled)
         await core.memcpy(out[row], a)
-
-
-def at(number):
-    return f"test_unread_and_wrong.py:{scaled_sum.__code__.co_firstlineno + number}"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +41,7 @@ def test_what_nothing_reads_is_missing_elsewhere(fault, kind, remedy):
     assert verify(scaled_sum, X, Y, Output.like(X), reference=X + 2 * Y, **ONE).findings == ()
     finding = the_only_error(scaled_sum, X, Y, Output.like(X), fault, reference=X + 2 * Y, **ONE)
     assert finding.kind == kind
-    assert finding.remedies[0] == remedy.format(mul=at(6))
+    assert finding.remedies[0] == remedy.format(mul=at(scaled_sum, "core.mul("))
 
 
 def test_an_uninitialised_buffer_takes_the_place_of_one_that_nothing_reads():
@@ -54,7 +51,7 @@ def test_an_uninitialised_buffer_takes_the_place_of_one_that_nothing_reads():
         await core.memcpy(out, b)
 
     finding = the_only_error(kernel, X, Output.like(X), reference=X, **ONE)
-    load, store = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 3))
+    load, store = at(kernel, "await core.memcpy(a, x)"), at(kernel, "await core.memcpy(out, b)")
     assert finding.kind == "uninitialised"
     assert finding.remedies[0] == (
         f"make b from a before {store}, or read a there: nothing reads what memcpy writes to a at {load}"
@@ -77,7 +74,7 @@ def test_a_wrong_value_names_every_line_that_made_it_through_registers_too():
     load, multiply, total = (
         f"test_unread_and_wrong.py:{rows_by_registers.__code__.co_firstlineno + number}" for number in (4, 5, 6)
     )
-    loop = f"test_unread_and_wrong.py:{rows_by_registers.__code__.co_firstlineno + 3}"
+    loop = at(rows_by_registers, "for row in range(8):")
     assert finding.remedy == (
         f"check {load}, in the loop at {loop} first: nothing reads x[1:8, 0:8]; "
         f"these bytes were made at {load}, {multiply} and {total}"
@@ -144,7 +141,7 @@ def test_where_all_values_are_wrong_the_lines_of_the_last_are_named_with_those_o
     reference[:-1] += x[1:]
     assert verify(kernel, x, Output.like(x), reference=reference, **ONE).ok
     finding = the_only_error(kernel, x, Output.like(x), 1, reference=reference, **ONE)
-    load, add = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 4))
+    load, add = at(kernel, "await core.memcpy(a, x)"), at(kernel, "core.add(a[row + other], a[row], a[row + 1])")
     assert finding.remedy == f"check the operations that made these bytes, at {load} and {add}"
 
 
@@ -160,7 +157,10 @@ def test_a_part_that_nothing_reads_is_compared_with_the_one_that_is_read():
 
     assert verify(kernel, X, Y, Output.like(X), reference=2 * X + Y, **ONE).findings == ()
     finding = the_only_error(kernel, X, Y, Output.like(X), 1, reference=2 * X + Y, **ONE)
-    load, add = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (5, 6))
+    load, add = (
+        at(kernel, "await core.memcpy(a[(row + 1) % 2], y[row])"),
+        at(kernel, "core.add(b, b, a[(row + 1 + fault) % 2])"),
+    )
     assert finding.remedies[0] == f"correct the part of a at {add} or {load}: nothing reads what memcpy writes there"
 
 
@@ -176,7 +176,7 @@ def test_a_load_that_is_too_short_is_named_first_although_the_rest_is_updated_in
         await core.memcpy(out[0], tile)
 
     finding = the_only_error(kernel, X[:1], Output((1, 8)), **ONE)
-    line = f"test_unread_and_wrong.py:{load.__code__.co_firstlineno + 1}"
+    line = at(load, "await core.memcpy(tile[:4], row[:4])")
     assert finding.remedies[0] == f"correct the part of tile at {line}, which writes other bytes of it"
 
 
@@ -191,7 +191,11 @@ def test_where_all_values_are_wrong_some_between_the_first_and_the_last_are_foll
 
     assert verify(kernel, X + 1, Output.like(X), reference=X + 1, **ONE).ok
     finding = the_only_error(kernel, X + 1, Output.like(X), 2, reference=X + 1, **ONE)
-    zero, load, add = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 4, 5))
+    zero, load, add = (
+        at(kernel, "core.write_zero(sums)"),
+        at(kernel, "await core.memcpy(row, x[k])"),
+        at(kernel, "core.add(sums[k if to < 0 else to], sums[k if to < 0 else to], row)"),
+    )
     assert finding.remedy == f"check the operations that made these bytes, at {zero}, {load} and {add}"
 
 
@@ -199,15 +203,18 @@ def test_the_load_of_an_address_is_named_with_the_copy_that_uses_it():
     async def kernel(core, table, ids, out, first=4):
         row = core.nram.alloc(8, table.dtype, "row")
         wanted = await core.load_array(ids[first:])
-        for at in range(4):
-            await core.memcpy(row, table[int(wanted[at])])
-            await core.memcpy(out[at], row)
+        for place in range(4):
+            await core.memcpy(row, table[int(wanted[place])])
+            await core.memcpy(out[place], row)
 
     ids = np.array([0, 1, 2, 3, 7, 6, 5, 4], np.int32)
     arguments = X, ids, Output((4, 8))
     assert verify(kernel, *arguments, reference=X[ids[4:]], **ONE).ok
     finding = the_only_error(kernel, *arguments, 0, reference=X[ids[4:]], **ONE)
-    load, copy = (f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + number}" for number in (2, 4))
+    load, copy = (
+        at(kernel, "wanted = await core.load_array(ids[first:])"),
+        at(kernel, "await core.memcpy(row, table[int(wanted[place])])"),
+    )
     assert finding.remedy == f"check the operations that made these bytes, at {load} and {copy}"
 
 
@@ -218,7 +225,7 @@ def test_an_output_that_nothing_writes_is_told_what_is_written():
         await core.memcpy(b[0], tile)
 
     finding = the_only_error(kernel, InOut(X[:1] + 1), InOut(X[:1]), reference={"a": X[1:2]}, rewrites=True, **ONE)
-    line = f"test_unread_and_wrong.py:{kernel.__code__.co_firstlineno + 3}"
+    line = at(kernel, "await core.memcpy(b[0], tile)")
     assert finding.remedy == f"write this element, too: no operation does; what is written is b, at {line}"
 
 

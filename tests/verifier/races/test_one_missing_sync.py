@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from findings import ONE, X, kinds_of, only, the_only_error
+from kernel_lines import line_of
 from mlusim import Output, verify
 
 
@@ -64,7 +65,7 @@ def test_two_writers_of_one_address_get_the_right_remedy():
         await core.memcpy(out[0], held)
 
     finding = only(verify(kernel, X, Output((1, 8)), dim=4), "task-race")
-    line = kernel.__code__.co_firstlineno + 5
+    line = line_of(kernel, "await core.memcpy(out[0], held)")
     assert finding.remedy.startswith(
         f"let one task alone write them, at test_one_missing_sync.py:{line}: `if core.task_id == 0:`; parts of a sum "
         "are added with `core.atomic_reduce_add`\n"
@@ -111,7 +112,7 @@ def test_an_intended_blocking_copy_is_the_remedy_for_both_sides():
         await core.memcpy(out, total)
 
     (finding,) = verify(kernel, X, Output((8,)), **ONE).errors
-    line = kernel.__code__.co_firstlineno + 5
+    line = line_of(kernel, "core.memcpy_async(held, x[1])")
     assert finding.remedy == f"wait for the copy at test_one_missing_sync.py:{line}: `await core.memcpy(...)`"
     assert len([one for one in finding.folded if one.kind == "race"]) == 1
 
@@ -201,9 +202,9 @@ def test_two_operations_of_one_line_are_told_apart():
         await core.sync()
         await core.memcpy(out, twice)
 
-    line = by_name.__code__.co_firstlineno + 2
+    line = line_of(by_name, "_ = core.memcpy_async(held, x), core.add(held, held, held)")
     remedy = the_only_error(by_name, X, Output.like(X), **ONE).remedy
     assert f"between the memcpy and the add at test_one_missing_sync.py:{line}" in remedy
-    line = by_turn.__code__.co_firstlineno + 3
+    line = line_of(by_turn, "core.memcpy_async(dst, src)")
     remedy = the_only_error(by_turn, X, Output.like(X), **ONE).remedy
     assert f"between the two calls of memcpy at test_one_missing_sync.py:{line}" in remedy

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from findings import ONE, X, kinds_of, the_only_error
+from kernel_lines import line_of
 from mlusim import Output, verify
 
 
@@ -30,7 +31,7 @@ def test_a_sync_missing_at_the_end_of_a_loop_of_helpers_is_one_finding():
             # Here a sync is missing.
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
-    line = kernel.__code__.co_firstlineno + 2
+    line = line_of(kernel, "for step in range(x.shape[0] + 2):")
     assert finding.remedy == (
         f"`await core.sync()`, which waits for all pipes, at the end of the loop at test_pipeline_findings.py:{line}"
     )
@@ -86,7 +87,7 @@ def test_a_sync_missing_at_the_end_of_a_loop_of_one_tile_is_one_finding(store_fi
             # Here a sync is missing.
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
-    line = kernel.__code__.co_firstlineno + 2
+    line = line_of(kernel, "for step in range(3):")
     assert finding.remedy.endswith(f"all pipes, at the end of the loop at test_pipeline_findings.py:{line}")
 
 
@@ -108,7 +109,7 @@ def test_a_barrier_missing_in_a_pipeline_of_one_tile_is_one_finding():
             # Here the barrier is missing.
 
     finding = the_only_error(kernel, X[:4], Output((4, 8)), dim=4)
-    assert (finding.kind, finding.fields["loop"]) == ("task-race", kernel.__code__.co_firstlineno + 3)
+    assert (finding.kind, finding.fields["loop"]) == ("task-race", line_of(kernel, "for step in range(4):"))
     assert kinds_of(finding).count("race") == 3
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from findings import X, kinds_of, the_only_error
+from kernel_lines import line_of
 from mlusim import InOut, Output, verify
 
 
@@ -96,8 +97,8 @@ def test_a_task_that_waits_for_its_own_lock_hangs():
     finding = the_only_error(kernel, Output((4,)), dim=4)
     assert (finding.kind, finding.fields["error"]) == ("hang", "HangError")
     assert finding.title == "deadlock: this task waits for lock 4, which it holds itself; unlock it first"
-    assert [site.line for site in finding.sites] == [kernel.__code__.co_firstlineno + 3]
-    assert finding.fields["line"] == update.__code__.co_firstlineno + 1
+    assert [site.line for site in finding.sites] == [line_of(kernel, "await core.lock(4)")]
+    assert finding.fields["line"] == line_of(update, "await core.lock(4)")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_updates_of_pairs_in_turns_lack_a_barrier_and_no_lock():
                 await core.sync_all_ipu()
 
     finding = the_only_error(kernel, InOut(X), dim=4)
-    line = kernel.__code__.co_firstlineno + 4
+    line = line_of(kernel, "for turn in range(4):")
     assert finding.remedy.startswith(
         "`await core.sync_all_ipu()` in all cores of the union, at the end of the loop at "
         f"test_remedies_of_flags.py:{line}\nor hold the same lock"

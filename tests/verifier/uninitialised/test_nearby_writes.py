@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from findings import ONE, X, the_only_error
+from kernel_lines import line_of
 from mlusim import Output, verify
 
 
@@ -19,7 +20,7 @@ def test_uninitialised_bytes_name_the_line_that_writes_beside_them():
             await core.memcpy(out[row], tile)
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
-    line = kernel.__code__.co_firstlineno + 4
+    line = line_of(kernel, "await core.memcpy(spill[row % slots], tile)")
     assert finding.remedy.startswith(
         f"correct the part of spill at test_nearby_writes.py:{line}: it replaces what was written there before anything"
     )
@@ -38,7 +39,7 @@ def test_uninitialised_bytes_name_the_write_that_ends_before_them():
 
     finding = the_only_error(kernel, X, Output((8,)), **ONE)
     assert finding.region == "whole[7], 4 B in NRAM"
-    line = kernel.__code__.co_firstlineno + 3
+    line = line_of(kernel, "await core.memcpy(left[: 8 - less], x[0, : 8 - less])")
     assert finding.remedy.startswith(
         f"correct the part of whole at test_nearby_writes.py:{line}, which writes other bytes of it\nor write these"
     )
@@ -57,7 +58,7 @@ def test_bytes_carried_from_iteration_to_iteration_are_written_before_their_loop
             await core.memcpy(out[row], state)
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
-    line = kernel.__code__.co_firstlineno + 4
+    line = line_of(kernel, "for row in range(8):")
     assert finding.remedy.startswith(
         f"write these bytes before test_nearby_writes.py:{line} (memcpy, fill, write_zero)"
     )
