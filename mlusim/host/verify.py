@@ -84,7 +84,8 @@ def verify(
             depends on the data; True for all. Elements that are never written are not compared with the reference.
         dma: "complete" or "late", as in `Device`.
         max_operations, stall_s: limits on endless tasks, as in `Device`. A run whose latest operations, a twenty-fifth
-            of `max_operations`, access the same operands again and again in a `while` loop counts as endless.
+            of `max_operations`, access the same operands again and again counts as endless if it is in a `while` loop
+            and no number changes by which that decides.
         data: False for a timing-only run, which has no values to compare.
         theory_ops: operations that the computation requires, for the compute efficiency of `report.result`.
         settings: arguments of the kernel by parameter name, as in `mlusim.run`.
