@@ -40,36 +40,33 @@ def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], b
     through = set().union(*(lineage.made_at for lineage in wrongly))
     return [
         *([lacking] if lacks else []),
-        *(_replaced_first(run, sites) or _replacing(run, records[1:])),
+        *_replacing(run, sites, records),
         _check(through, _unlike(only) or _begin(run, records), sites[0]),
     ]
 
 
-def _replaced_first(run: Run, sites: tuple[Site, ...]) -> list[str]:
-    """Return the remedy for a store of what has replaced another result that nothing had read."""
-    if len(sites) == 1:
-        return []
-    stores, makes = sites
-    alloc = int(run.columns["a_alloc"][stores.record])
-    lost = replaced_by(run, makes.record, alloc)
-    if lost < 0 or run.columns["line"][lost] == run.columns["line"][makes.record]:
-        return []
-    other, buffer = run.site(lost, ""), run.log.allocations[alloc].name
-    why = f"the first of them replaces what {other.operation} wrote at {other.location} before anything reads it"
-    return [wrong_part(buffer, (makes, stores), why)]
+def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> list[str]:
+    """Return the remedy for the nearest operation that replaces a result of a core's own which nothing had read.
 
-
-def _replacing(run: Run, records: Sequence[int]) -> list[str]:
-    """Return the remedy for the nearest operation that replaces a result on chip which nothing had read."""
-    for record in records:
+    `records`: those that made the element, the store first. What was stored may be a wrong part of its buffer.
+    """
+    log, lines = run.log, run.columns["line"]
+    for record in records[1:]:
         alloc = int(run.columns["dst_alloc"][record])
-        if alloc == NONE or run.log.allocations[alloc].memory not in PRIVATE:
+        if (
+            alloc == NONE
+            or log.allocations[alloc].memory not in PRIVATE
+            or (lost := replaced_by(run, record, alloc)) < 0
+        ):
             continue
-        lost = replaced_by(run, record, alloc)
-        if lost >= 0:
-            makes, other, buffer = run.site(record, ""), run.site(lost, ""), run.log.allocations[alloc].name
-            what = f"what {other.operation} wrote to {buffer} at {other.location}"
-            return [f"{WRONG_OPERANDS} {makes.location}: it replaces {what} before anything reads it"]
+        makes, other, buffer = run.site(record, ""), run.site(lost, ""), log.allocations[alloc].name
+        if record == sites[-1].record and lines[lost] != lines[record]:
+            why = (
+                f"the first of them replaces what {other.operation} wrote at {other.location} before anything reads it"
+            )
+            return [wrong_part(buffer, (makes, sites[0]), why)]
+        what = f"what {other.operation} wrote to {buffer} at {other.location}"
+        return [f"{WRONG_OPERANDS} {makes.location}: it replaces {what} before anything reads it"]
     return []
 
 
