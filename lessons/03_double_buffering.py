@@ -8,6 +8,9 @@
 # %%
 import numpy as np
 
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.explore.diff import diff
+from mlusim.units import PS_PER_US
 from tools import draw_causes, draw_pipes, run, show, table
 
 COUNT, TILE = 1 << 21, 8192
@@ -71,7 +74,14 @@ show(draw_pipes(alone, "One core, the first tiles", until_us=25), "03_pipes")
 # %% [markdown]
 # In the second row, the sum overlaps copies. Only the start-up of the first copy in a step is exposed; the other
 # start-ups overlap the copy before them. The IO pipe is busy almost all the time. Loads and stores share it, so no
-# schedule of this kind does both at once.
+# schedule of this kind does both at once. `mlusim diff` compares two runs, and names what is saved:
+
+# %%
+saved = diff(*(step.result for step in alone.values()))
+for cause, time_ps in saved.causes_ps.items():
+    if abs(time_ps) > PS_PER_US:
+        print(f"{time_ps / PS_PER_US:+8.1f} us  {CAUSES[cause]}")
+assert saved.causes_ps["dma_latency"] < 0.9 * saved.time_ps < 0
 
 # %%
 show(draw_causes(steps, "Blocking and three stages"), "03_causes")
