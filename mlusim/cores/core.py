@@ -237,7 +237,7 @@ class Core(InstructionMethods):
         line = self._line(_getframe(1))
         check_flags(blocking=blocking)
         blocking = bool(blocking)  # compiled code takes neither booleans nor integers of NumPy
-        return loops.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking)
+        return loops.memcpy_rows(self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking)
 
     def scalar_copy(
         self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, extra_cycles: int = 0

@@ -1,10 +1,10 @@
 """Counted operations: one record for a loop of many equal small instructions.
 
 Loops:
-  loops                    of scalar code and of copies
+  loops                    `scalar_copy` and `memcpy_rows`
   row_loop                 their checks, and the rows that they move
 
 Instructions:
-  row_copies               gathers and scatters of rows, and one transfer of many rows
-  masks, bin_sort          selection of elements by a mask; sorting into bins
+  row_copies               `gather` and `scatter`, and one transfer of many rows
+  masks, bin_sort          `collect`, selection by a mask; sorting into bins
 """

@@ -1,4 +1,4 @@
-"""Counted operations: one record for a loop of many equal small instructions.
+"""Counted loops: `scalar_copy`, elements by scalar code, and `memcpy_rows`, rows by copies; one record for each loop.
 
 An element gather by scalar code, or a loop of row copies by index, is recorded as one operation: N instructions, their
 addresses as an array, their total cost; NumPy computes the result in one step, so a kernel needs no Python loop over
@@ -125,7 +125,7 @@ def scalar_loop(
     return Waiting(task, suspends=False, finish=finish)
 
 
-def copy_rows(
+def memcpy_rows(
     issuer: Issuer,
     line: int,
     dst: Passed,
