@@ -2,7 +2,7 @@
 
 A set writes one value to all elements; an atomic reads, combines and writes each element of GDRAM without interference
 from other cores. Both use the pipe of a copy to the same memory. ASSUMED: an atomic is ordered on its core like a
-blocking copy (kernels of the vendor reuse its operand without a sync), and costs a store that reads every bus unit
+blocking copy (the vendor's kernels reuse its operand without a sync), and costs a store that reads every bus unit
 first. Not modelled: contention of cores on one bus unit beyond its bandwidth.
 """
 

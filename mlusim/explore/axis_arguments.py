@@ -54,7 +54,7 @@ def axes_of(
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
-    # One text is a list of one. Elements that are no text are reported with the forms that an argument may have.
+    # One text is a list of one. Elements that are not texts are reported with the forms that an argument may have.
     listed = as_tuple(arguments)
     arguments = listed if isinstance(listed, tuple) else as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)

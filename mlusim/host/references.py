@@ -52,7 +52,7 @@ def _by_name(references: Any, outputs: list[str]) -> Mapping[str, Any]:
     """Return references as a mapping: one array, or a sequence in the order of the outputs."""
     if isinstance(references, Mapping):
         return references
-    # For one output, a sequence is that output, unless it holds one array, which is.
+    # For a single output, a sequence is its value, unless it holds a single array: then that array is.
     several = isinstance(references, tuple | list)
     alone = several and len(references) == 1 and isinstance(references[0], np.ndarray)
     if several and (len(outputs) > 1 or alone):

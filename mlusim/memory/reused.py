@@ -24,7 +24,7 @@ from mlusim.units import MIB, round_up
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
-# ASSUMED: alignment of the board's allocations. Compiled kernels see addresses of the host; kernels of the vendor round
+# ASSUMED: alignment of the board's allocations. Compiled kernels see addresses of the host; the vendor's kernels round
 # these down to multiples of 64 B.
 ADDRESS_BYTES = 512
 # The C library itself reuses smaller blocks.

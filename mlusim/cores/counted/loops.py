@@ -56,7 +56,7 @@ def scalar_copy(
         issuer: issuer of the copying task.
         line: source line in the log.
         dst, src: contiguous views (rows, ...) in this core's NRAM, with rows of one size; rank 1 copies elements.
-        dst_rows, src_rows: row numbers, as many for each: in registers, `Addresses`, or a list of integers in NRAM;
+        dst_rows, src_rows: row numbers, equally many: in registers, `Addresses`, or a list of integers in NRAM;
             None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
         extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
 
@@ -142,7 +142,7 @@ def memcpy_rows(
         issuer: issuer of the copying task.
         line: source line in the log.
         dst, src: views (rows, ...) whose rows are contiguous and of one size; rank 1 copies elements.
-        dst_rows, src_rows: row numbers, as many for each: in registers, `Addresses`, or a list of integers in NRAM;
+        dst_rows, src_rows: row numbers, equally many: in registers, `Addresses`, or a list of integers in NRAM;
             None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
         lengths: rows of each copy, if they are several: copy i reads rows src_rows[i] to src_rows[i] + lengths[i], and
             writes them after those of copy i - 1. Both arrays are in registers, and the copies are queued.

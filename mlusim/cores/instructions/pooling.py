@@ -311,7 +311,7 @@ _GRADIENT: dict[str, Any] = _BACKWARD | {
 }
 
 POOLS: list[Instruction] = [
-    # The header requires pools to be disjoint. Kernels of the vendor write a sum to a pixel of its own window.
+    # The header requires pools to be disjoint. The vendor's kernels write a sum to a pixel of its own window.
     _pool("sumpool", "dst = the sum of each window of src", _sumpool, overlap=Overlap.PIXEL),
     _pool("avgpool", "dst = the mean of each window of src", _avgpool, types=FLOATS),
     _pool(

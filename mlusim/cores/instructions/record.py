@@ -40,7 +40,7 @@ _WIDE_INTEGERS = dict.fromkeys((INT64, UINT64), SERIES_2XX)
 
 FLOATS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, BFLOAT16: SERIES_3XX}
 INTEGERS: Types = {**_INTEGERS, **_WIDE_INTEGERS}
-# Public headers list only floats for arithmetic; kernels of the vendor use integers on later toolkits. ASSUMED: all
+# Public headers list only floats for arithmetic; the vendor's kernels use integers on later toolkits. ASSUMED: all
 # architectures support them, at the cost of floats.
 NUMBERS: Types = {**FLOATS, **INTEGERS}
 ANY: Types = dict.fromkeys(ALL, SERIES_2XX)

@@ -48,7 +48,7 @@ BLOCKING_COPY = Ordering(waits_for=ALL_PIPES, blocks=True)
 QUEUED_LOOP = Ordering(blocks=True)
 # Scalar loads and arithmetic, and scalar stores to memories on chip.
 SCALAR_CODE = Ordering(blocks=True)
-# Scalar loads and stores of NRAM: in order with earlier vector and tensor instructions. ASSUMED: kernels of the vendor
+# Scalar loads and stores of NRAM: in order with earlier vector and tensor instructions. ASSUMED: the vendor's kernels
 # read the result of an instruction, such as a maximum and its index, without a sync.
 NRAM_SCALAR_CODE = Ordering(waits_for=COMPUTE_PIPES, blocks=True)
 # A scalar store to GDRAM or LDRAM.

@@ -73,7 +73,7 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
     if not task.job.launch.union:
         return sync(issuer, line, name)
     if unit.is_memory_core and name == "sync_all_ipu_within_cluster":
-        # ASSUMED: the memory core does not participate; kernels of the vendor call it there.
+        # ASSUMED: the memory core does not participate; the vendor's kernels call it there.
         return sync(issuer, line)
     if unit.is_memory_core and name == "sync_all_ipu":
         raise KernelError(

@@ -21,7 +21,7 @@ _UNIT_TIMES = ("vector_free_ps", "vector_record", "compute_copied_ps", "compute_
 # Iterations that are issued after skipped ones: the first two may use variables of skipped iterations, and the third is
 # compared with the expected one.
 _ISSUED = BEFORE + 1
-# The fewest iterations worth skipping; the parts of all iterations between which some are issued.
+# The fewest iterations worth skipping; the number of parts that are skipped, with some iterations issued in between.
 _FEWEST, _PARTS = 4, 4
 # The first part is shorter, by a different length for each task: together, the iterations that are issued and compared
 # are spread over the whole loop. Multiples of the golden ratio are spread evenly, however many there are.

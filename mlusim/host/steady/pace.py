@@ -166,7 +166,7 @@ def _drift(leads: Numbers, measured: float) -> tuple[float, float]:
     lengths = np.array(_DRIFT_LENGTHS)
     variances = np.array([((leads[:, n:] - leads[:, :-n]) ** 2).mean() * tasks / (tasks - 1) for n in lengths])
     per_period = variances / (lengths * (measured / _PARTS))
-    # There are the more independent changes, the shorter they are.
+    # The shorter the changes, the more of them are independent.
     drift = float(np.average(per_period, weights=1 / lengths)) ** 0.5
     ratio = np.log(lengths[-1] / lengths[0])
     growth = np.log(variances[-1] / variances[0]) / 2 / ratio if variances.all() else _GROWTH

@@ -29,7 +29,7 @@ def fill_in_times(log: Log, skips: Sequence[Skip]) -> float | None:
     Returns the bound of the error of the run's time, in picoseconds; None if the skipped operations are not repeats of
     those before them, and the log is useless.
     """
-    # Costs are compared below: which of them count as equal depends on what else there is.
+    # Without costs, as their groups depend on all costs in the log; each is compared below.
     run = RunSoFar(log, costs=False)
     if any(sum(number in skip.parts for skip in skips) > 1 for number in range(len(log.tasks))):
         return None

@@ -1,4 +1,4 @@
-"""Tasks in the same loop: their pace, and what may be skipped of it at which error."""
+"""Tasks in the same loop: their pace, and the error of skipping a part of it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cached_property
 from mlusim.host.steady.pace import Pace
 from mlusim.host.steady.task_loops import LEFT, RunSoFar, TaskLoop
 
-# Standard deviation of the changes of leads, in periods, from which on tasks are at any point of their loops.
+# If the changes of leads have at least this standard deviation, in periods, tasks may be anywhere in their loops.
 _OUT_OF_STEP = 0.4
-# Part of a period that a task takes alone, from which on a shared link is full by chance: whenever a few tasks do
-# something else, it idles.
+# If a period takes a task alone at least this fraction of its time, a shared link is full only by chance: it idles
+# whenever a few tasks do something else.
 _ALMOST_ALONE = 0.8
 
 

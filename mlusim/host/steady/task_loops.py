@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Periods that a task executes before it counts as steady, periods then measured, and periods simulated at its end.
 WARM, MEASURED, LEFT = 4, 16, 4
-# Part of the time from which on a port that transfers counts as full.
+# A port that transfers for at least this fraction of the time counts as full.
 _FULL = 0.9
 # A copy that takes longer than alone by more than this factor shares its link.
 _LONGER = 1.001

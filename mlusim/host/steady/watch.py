@@ -34,14 +34,14 @@ Item = TypeVar("Item")
 ALLOWED = 0.005
 # Fraction of a run that has to be skipped for an extrapolation to pay off.
 _MIN_SKIPPED = 0.25
-# Part of the time in loops that counts as transient.
+# Fraction of the time in loops that is left out of the measurement, as transient.
 _UNMEASURED = 0.2
-# Part of a task's operations that may follow its loop if cores share a link: they are simulated, but begin in another
-# state than in the full run.
+# Largest fraction of a task's operations that may follow its loop if cores share a link: they are simulated, but begin
+# in a state other than that of the full run.
 _FOLLOW = 0.05
-# Part of a period by which the end of a run depends on when the skip takes place.
+# The end of a run depends on when the skip takes place, by up to this fraction of a period.
 _PHASE = 0.25
-# Part of that error that may be expected in advance.
+# A skip is begun only if its expected error is at most this fraction of the allowed one.
 _RESERVE = 0.9
 # Events between two looks at the tasks: at first, then relative to the events so far; and the number of operations of
 # each task below which a look is useless.
