@@ -114,7 +114,7 @@ class Program(click.Group):
                 from traceback import format_exc
 
                 click.echo(format_exc(), err=True)
-            text, code = explain(error, self._path(words))
+            text, code = line_and_exit_code(error, self._path(words))
             _print_error(text)
             _drop_output()
             sys.exit(code)
@@ -186,7 +186,7 @@ class _ReaderLeftError(Exception):
     """The reader of the output has closed it."""
 
 
-def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
+def line_and_exit_code(error: Exception, command: str = "mlusim") -> tuple[str, int]:
     """Return an error of a command as one line, and its exit code. Verification and compiler reports have several."""
     match error:
         case click.UsageError():

@@ -59,7 +59,7 @@ def axes_of(
     arguments = listed if isinstance(listed, tuple) else as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)
     kernel_version = as_text("kernel_version", kernel_version)
-    operation = by_name(operation)
+    operation = operator_by_name(operation)
     if is_operator(operation):
         _check_no_kernel_options(operation, arguments=arguments, settings=named)
         axes = _operator_axes(operation, swept, shape=shape, dtype=dtype, strategy=strategy)
@@ -187,7 +187,7 @@ def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -
     )
 
 
-def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
+def operator_by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
     """Replace a function of `mlusim.ops` by the name of its operator."""
     if isinstance(operation, str) or not (getattr(operation, "__module__", "") or "").startswith("mlusim.ops"):
         return operation

@@ -15,7 +15,7 @@ from mlusim.results.result import Result
 from mlusim.units import format_us
 
 
-class LineTime(NamedTuple):
+class LineShare(NamedTuple):
     """A source line and its time, per core on average.
 
     Attributes:
@@ -48,7 +48,7 @@ class Explanation:
     result: Result
     above_ps: int
     losses_ps: Mapping[str, int]
-    lines: Sequence[LineTime]
+    lines: Sequence[LineShare]
     what_to_try: Sequence[Suggestion]
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ def explain(result: Result) -> Explanation:
     totals = {number: int(line.spent_ps.sum()) for number, line in enumerate(result.lines)}
     times = shares(totals, cores, result.time_ps)
     lines = [
-        LineTime(
+        LineShare(
             source_name(line.file),
             line.line,
             line.function,

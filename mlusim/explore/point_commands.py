@@ -18,7 +18,7 @@ from mlusim.hardware import Board
 from mlusim.ops.commands import command_of
 
 
-def operator_command(point: Point, device: Any) -> str:
+def operator_command_line(point: Point, device: Any) -> str:
     """Return the equivalent `mlusim run ...` command."""
     command = command_of(point.axes.operator)
     words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
@@ -56,7 +56,7 @@ def operator_python(point: Point, device: Any) -> str:
     return f"mlusim.ops.{record.name}({', '.join(words)})"
 
 
-def kernel_command(point: Point, name: str, device: Any) -> str:
+def kernel_command_line(point: Point, name: str, device: Any) -> str:
     """Return the `mlusim run ...` command of a kernel, which `name` says how to find."""
     kernel = point.axes.kernel
     words = ["mlusim", "run", name, *(compile_words(kernel.function) if kernel else ())]

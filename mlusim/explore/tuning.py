@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.axes import Axes
-from mlusim.explore.axis_arguments import axes_of, by_name, is_operator
+from mlusim.explore.axis_arguments import axes_of, is_operator, operator_by_name
 from mlusim.explore.point import Point, kernel_call, prepare_point
-from mlusim.explore.point_commands import kernel_command, kernel_name, kernel_python, operator_command, operator_python
+from mlusim.explore.point_commands import (
+    kernel_command_line,
+    kernel_name,
+    kernel_python,
+    operator_command_line,
+    operator_python,
+)
 from mlusim.explore.python_files import check_not_loading
 from mlusim.explore.runner import Runner
 from mlusim.explore.store import DONE, Store
@@ -151,7 +157,7 @@ def tune(
     """
     check_not_loading()
     check_flags(progress=progress)
-    name = by_name(operator)
+    name = operator_by_name(operator)
     is_kernel = not is_operator(name)
     if strategy is None and not is_kernel:
         strategy = "all"
@@ -203,7 +209,7 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, **execution: Any) -> Tuni
         refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
         repeats=0,
         at_lower_bound=False,
-        command=kernel_command(best, kernel_name(kernel), device),
+        command=kernel_command_line(best, kernel_name(kernel), device),
         call=kernel_python(best, device),
         axes=tuple(sweep.axes),
         _best=best,
@@ -245,7 +251,7 @@ def _tuning(search: Search, device: Any) -> Tuning:
         refused=search.refused,
         repeats=search.repeats,
         at_lower_bound=search.at_lower_bound,
-        command=operator_command(best, device),
+        command=operator_command_line(best, device),
         call=operator_python(best, device),
         _best=best,
     )

@@ -114,7 +114,7 @@ def tuples(value: Any) -> Any:
     return value
 
 
-def check_log(log: Log) -> None:
+def check_saved_log(log: Log) -> None:
     """Raise `ValueError` if a log has dangling references, or values that cannot occur in a run."""
     _check_columns(log)
     for records in (log.tasks, log.launches, log.allocations, log.boxes, log.loops.values()):

@@ -21,7 +21,7 @@ from mlusim.log_tables import (
     TaskRecord,
 )
 from mlusim.records import COLUMNS
-from mlusim.results.saved_checks import check_log, tuples
+from mlusim.results.saved_checks import check_saved_log, tuples
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -158,7 +158,7 @@ def log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     for number, *operand in array("log/more_operands").tolist():
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
     _read_values(log, values)
-    check_log(log)
+    check_saved_log(log)
     return log
 
 
