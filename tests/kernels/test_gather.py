@@ -9,9 +9,8 @@ from mlusim import ops
 from mlusim.errors import InputError
 from mlusim.hardware import board
 from mlusim.units import round_up
-from operator_runs import any_bits, on, opaque, operations, same_bits
+from operator_runs import BOARDS, any_bits, on, opaque, operations, same_bits
 
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 # Elements of 1, 2, 4, 8 and 16 bytes; of 2 the one whose NaN would show that something converts.
 DTYPES = ("bool", "int8", "float16", "float32", "int64", "complex128")
 

@@ -8,9 +8,8 @@ import pytest
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.units import round_up
-from operator_runs import any_bits, on, opaque, operations, same_bits, scattered
+from operator_runs import BOARDS, any_bits, on, opaque, operations, same_bits, scattered
 
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 # What strategy "bins" sorts with.
 SORTING = ("mlu370-x4", "mlu590-h8")
 WAYS = [

@@ -21,10 +21,10 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board, board
 from mlusim.ops import cast
 from mlusim.planning.elementwise import STRATEGIES
+from operator_runs import BOARDS
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(11)
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 REAL = [dtype for dtype in dtypes.ALL if not dtypes.is_complex(dtype)]
 WIDE_16 = [dtypes.INT16, dtypes.UINT16, dtypes.FLOAT16, dtypes.BFLOAT16]
 

@@ -16,8 +16,8 @@ import mlusim
 from mlusim import cinn, ops
 from mlusim.cli import main
 from mlusim.errors import InputError, PlanError
+from operator_runs import BOARDS
 
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 X = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)
 
 

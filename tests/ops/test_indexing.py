@@ -10,9 +10,8 @@ from hypothesis import given
 from mlusim import ops
 from mlusim.errors import InputError
 from mlusim.hardware import board
-from operator_runs import any_bits, opaque, scattered
+from operator_runs import BOARDS, any_bits, opaque, scattered
 
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 STRATEGIES = ("auto", "slab", "rows")
 DTYPES = ("bool", "int8", "uint16", "float32", "int64", "complex128")
 

@@ -17,11 +17,10 @@ from mlusim.errors import BoardError, InputError, PlanError
 from mlusim.ops import flip, reverse, reverse_sequence
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse_sequence import STRATEGIES as SEQUENCE_STRATEGIES
-from operator_runs import any_bits, on, same_bits
+from operator_runs import BOARDS, any_bits, on, same_bits
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 NRAM_BYTES = st.sampled_from([1024, 4096, 1 << 16, None])
 
 

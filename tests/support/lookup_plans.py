@@ -4,9 +4,8 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.errors import PlanError
-from operator_runs import small
+from operator_runs import BOARDS, small
 
-BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 NAMES = st.sampled_from([*BOARDS, "mlu290-m5"])
 
 

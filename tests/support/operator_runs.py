@@ -9,6 +9,8 @@ import numpy as np
 from mlusim.hardware import Board, board
 
 Array = np.ndarray[Any, Any]
+# One of each generation.
+BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
 
 
 def on(name: str, nram_bytes: int | None = None, **changes: Any) -> Board:
