@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from mlusim.arrays import Array, Integers
@@ -22,8 +23,10 @@ from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import locations_of
 from mlusim.verifier.suspects import remedies_of
 
-# Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits.
+# Differences up to this part of the largest value of the reference may be rounding: float16 has 10 bits. Those of a few
+# units in the last place probably are.
 _ROUNDING = 2.0**-10
+_FEW_UNITS = 16
 # Wrong elements, the first and the last among them, of which the lines that made them are named.
 _SAMPLE = 4
 
@@ -73,6 +76,12 @@ def differs(
         for some in (sample, _bytes_of(output, right))
     )
     remedies = remedies_of(run, writer, wrongly, beside) if writer else [_nothing_writes(run, identity)]
+    largest, share = _largest_difference(result, expected, wrong)
+    allow = f"(the largest difference is {largest:.2g}): absolute_tolerance or --absolute-tolerance"
+    if share and share <= _few_units(result.dtype):
+        remedies = [f"allow for rounding {allow}", *remedies]
+    elif 0 < share <= _ROUNDING:
+        remedies[-1] += f"; if it is only rounding, allow for it {allow}"
     through = set().union(*(lineage.made_at for lineage in wrongly))
     return Finding(
         kind="wrong-value",
@@ -83,7 +92,7 @@ def differs(
         sites=writer,
         location=read,
         rule=_rule(tolerance, absolute_tolerance),
-        remedies=(*remedies[:-1], remedies[-1] + _if_rounding(result, expected, wrong)),
+        remedies=tuple(remedies),
         fields={
             "tensor": allocation.name,
             "elements": len(wrong),
@@ -148,21 +157,25 @@ def _rule(tolerance: float, absolute_tolerance: float) -> str:
     return "the output must equal the reference" + (f" within {' plus '.join(limits)}" if limits else ", bit by bit")
 
 
-def _if_rounding(result: Array, expected: Array, wrong: Array) -> str:
-    """Return, where all differences are as small as those of rounding, the tolerance that would admit them."""
+def _largest_difference(result: Array, expected: Array, wrong: Array) -> tuple[float, float]:
+    """Return the largest difference of the wrong elements, and that as a part of the largest value of the reference.
+
+    Both are 0 for integers; the part is infinite if the reference is 0.
+    """
     if result.dtype.kind in "biu":
-        return ""
+        return 0.0, 0.0
     with np.errstate(all="ignore"):
         actual, reference = _wide(result.reshape(-1)[wrong]), _wide(expected.reshape(-1)[wrong])
         finite = np.isfinite(expected)
         largest = float(np.abs(actual - reference).max())
         scale = float(np.abs(_wide(expected[finite])).max()) if finite.any() else 0.0
-    if not 0 < largest <= _ROUNDING * scale:
-        return ""
-    return (
-        f"; if it is only rounding (the largest difference is {largest:.2g}), allow it: absolute_tolerance or "
-        "--absolute-tolerance"
-    )
+    return largest, largest / scale if scale else np.inf
+
+
+def _few_units(dtype: np.dtype[Any]) -> float:
+    """Return a few units in the last place of 1, fewer for narrow types, but at least one."""
+    unit = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]  # no types in ml_dtypes
+    return max(unit, min(_FEW_UNITS * unit, _ROUNDING))
 
 
 def _origin(

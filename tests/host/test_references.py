@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -145,13 +146,22 @@ def test_tolerances(dtype, value, reference, options, ok):
 
 
 def test_a_rule_names_its_tolerances_and_differences_like_those_of_rounding_their_size():
-    x = np.array([1.0, 0.0, 1e-6], np.float32)
+    x = np.array([1.0, 0.0, 1e-5], np.float32)
     options = {"tolerance": 1e-4, "absolute_tolerance": 1e-9}
     (finding,) = verify(copied, x, Output.like(x), reference=np.float32([1, 0, 0]), **options, **ONE).findings
     assert finding.rule == "the output must equal the reference within 0.0001 of it plus 1e-09"
     assert finding.remedy == (
-        "check the operation that made these bytes; if it is only rounding (the largest difference is 1e-06), "
-        "allow it: absolute_tolerance or --absolute-tolerance"
+        "check the operation that made these bytes; if it is only rounding, allow for it (the largest difference is "
+        "1e-05): absolute_tolerance or --absolute-tolerance"
     )
     (finding,) = verify(copied, x, Output.like(x), reference=np.float32([2, 0, 0]), **ONE).findings
     assert "rounding" not in finding.remedy
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.complex64])
+def test_differences_of_a_unit_in_the_last_place_are_rounding_first(dtype):
+    x = np.ones(3, dtype)
+    reference = x.copy()
+    reference[1] += ml_dtypes.finfo(dtype).eps
+    (finding,) = verify(copied, x, Output.like(x), reference=reference, **ONE).findings
+    assert finding.remedies[0].startswith("allow for rounding (the largest difference is ")
