@@ -4,9 +4,8 @@ Each task is checked from time to time. If the whole run has long done nothing b
 copy is in flight, no task will ever read another value. That is reported long before a task reaches the limit.
 
 `mlusim.verify` also refuses a run that has long accessed only the same few operands in a `while` loop, as one without
-its step does. A loop over a range ends, and one that decides by numbers that change may: both may repeat a calculation
-in NRAM. Other runs may repeat work on purpose, to
-measure it.
+its step does. A loop over a range ends, and one that decides by numbers that change may end: both may repeat a
+calculation in NRAM. Other runs may repeat work on purpose, to measure it.
 """
 
 from __future__ import annotations
