@@ -253,7 +253,7 @@ def test_2xx_compares_whole_512_bytes_to_bits_in_a_buffer_of_any_size(run: Any, 
             lambda core, t: core.store(t[0], math.nan),
             r"store with nan: int32 does not hold that number, and in C its conversion is undefined; .* to 2147483647$",
         ),
-        (lambda core, t: core.store(t[0], np.float32(2**31)), r"store with 2\.1474836e\+09: int32 does not hold"),
+        (lambda core, t: core.store(t[0], np.float32(2**31)), r"store with 2\.?1474836\S*: int32 does not hold"),
         (lambda core, t: core.store(t.view("uint8")[0], -1.0), r"store with -1\.0: uint8 .* from 0 to 255$"),
         (lambda core, t: core.store(t.view("int64")[0], 2.0**63), r"store with 9\.22\S+: int64 does not hold"),
         (
