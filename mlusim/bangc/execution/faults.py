@@ -83,7 +83,9 @@ def fault_of(task: CompiledTask, why: int, function: str) -> tuple[str, int, str
         error = KernelError(f"{text_at(second)}: an array with a memory space in a function that the host calls")
     else:
         error = KernelError(f"the kernel ended with {why}")
-    file, line = location or (str(module.path), 1)
+    # Without a line of its own, such as that of a call to address 0: the line of the launch, or of the entry.
+    entry = task.issuer.task.job.launch.kernel.__code__
+    file, line = location or (entry.co_filename, entry.co_firstlineno)
     return file, line, function, task.explained(error, faults=why in (WILD, SIGNAL, LEFT))
 
 

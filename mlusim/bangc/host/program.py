@@ -233,7 +233,10 @@ class Program:
         if not body:
             raise InputError(f"{called}<<<...>>> launches a null pointer: set it to a kernel first")
         if function and not self.module.is_kernel(function - base):
-            raise InputError(f"{called}<<<...>>>: {word} is no kernel: declare it with __mlu_entry__")
+            raise InputError(
+                f"{called}<<<...>>>: {word} is no kernel that these files define: define it with __mlu_entry__, or "
+                "name its source file, too"
+            )
         offset = self._on_board(called, function - base) if function else 0
         caller = self._on_board(called, body - base)
 

@@ -271,7 +271,7 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
         (
             "void k(float *x) { }",
             "k<<<1, cnrtFuncTypeBlock>>>(x)",
-            r"k<<<...>>>: k is no kernel: declare it with __mlu_en",
+            r"k<<<...>>>: k is no kernel that these files define: define it with __mlu_en",
         ),
         (
             "",
@@ -325,6 +325,16 @@ def test_what_the_host_cannot_do_is_an_error_at_its_line(tmp_path: Path, kernel:
         f"  cnrtMalloc((void **)&x, 256);\n  {call};\n}}\n"
     )
     with pytest.raises(MlusimError, match=rf"main, called\.mlu:6: {message}"):
+        Program(bangc.compile(file), Device()).run()
+
+
+def test_a_launch_of_an_address_without_code_is_an_error_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "wild.mlu"
+    file.write_text(
+        "#include <bang.h>\nint main() {\n  auto wild = (void (*)(float *))8;\n"
+        "  wild<<<1, cnrtFuncTypeBlock>>>(nullptr);\n  cnrtSyncDevice();\n}\n"
+    )
+    with pytest.raises(MlusimError, match=r"wild\.mlu:4, at .*: the kernel jumped to address 0x"):
         Program(bangc.compile(file), Device()).run()
 
 
