@@ -120,6 +120,11 @@ async def replaced_helper(core: Core) -> None:
     assert pending is None
 
 
+async def forgotten_before_an_error(core: Core) -> None:
+    helper(core)  # named
+    raise ValueError("what the helper should have prevented")
+
+
 async def calls_a_forgetful_helper(core: Core) -> None:
     await forgotten_helper(core)
 
@@ -354,8 +359,9 @@ COROUTINES = [
     (forgotten_helper, "helper"),
     (kept_helper, "helper"),
     (forgotten_inner, "inner"),
-    (forgotten_attribute, "Steps.first"),
+    (forgotten_attribute, "first"),
     (forgotten_method, "load"),
     (forgotten_value, "helper"),
     (replaced_helper, "helper"),
+    (forgotten_before_an_error, "helper"),
 ]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.core import Kernel
-from mlusim.cores.tasks.unawaited import check_calls
 from mlusim.errors import LaunchError, shown
 from mlusim.inputs import as_tuple
 from mlusim.memory.view import View
@@ -106,7 +105,6 @@ def check_launch(
         raise LaunchError(
             f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}{near}"
         ) from None
-    check_calls(kernel)
     for argument in (*arguments, *settings.values()):
         if isinstance(argument, View):
             if argument.allocation.memory is not chip.gdram:

@@ -174,7 +174,7 @@ class Task:
             self._returned(end.value)
             return
         except BaseException as error:
-            report = reported(self, error)
+            report = self._dropped() or reported(self, error)
             if report is error:
                 raise
             raise report  # noqa: B904 - `reported` sets the cause
@@ -185,16 +185,23 @@ class Task:
 
     def _log_swallowed(self) -> None:
         """Log the errors that the kernel has caught since it was resumed; raise that of a coroutine it has dropped."""
+        dropped = self._dropped()
+        if dropped is not None:
+            raise dropped
         noted, self.chip.noted[:] = list(self.chip.noted), []
-        for error in noted:
-            if isinstance(error, AwaitError) and error.dropped:
-                raise error
         causes = {id(error.__context__) for error in noted}
         for error in noted:
             # Report an error that was raised again as another only once.
             if id(error) not in causes and error.__traceback__ is not None and error is not self.refused:
                 source = kernel_line(error, self.file)
                 self.chip.log.swallowed.append((error.message, location(self, source, self.now_ps), *source))
+
+    def _dropped(self) -> AwaitError | None:
+        """Return the error about the first coroutine that the kernel has dropped since it was resumed, if any."""
+        for error in self.chip.noted:
+            if isinstance(error, AwaitError) and error.dropped:
+                return error
+        return None
 
     def until(self, time_ps: int) -> bool:
         """Advance to `time_ps`; returns true if the kernel must suspend, to be resumed at that time."""
