@@ -50,31 +50,6 @@ class Issuer:
             (`mlusim.cores.compute.vector`).
     """
 
-    __slots__ = (
-        "at_check",
-        "blocked",
-        "board",
-        "chip",
-        "copy_geometries",
-        "dram_unit_bytes",
-        "dry",
-        "frame_lines",
-        "has_data",
-        "issue_ps",
-        "layout_boxes",
-        "line_numbers",
-        "loaded",
-        "log",
-        "next_check",
-        "passing",
-        "records",
-        "repeated",
-        "suspending",
-        "sync_codes",
-        "task",
-        "unit",
-    )
-
     def __init__(self, task: Task) -> None:
         unit, chip = task.unit, task.chip
         self.task = task

@@ -71,25 +71,6 @@ class VectorCall:
         numbers: cached integer operands.
     """
 
-    __slots__ = (
-        "_fast",
-        "_multiple",
-        "aligned",
-        "apart",
-        "attributes",
-        "code",
-        "compute",
-        "duration_ps",
-        "has_numbers",
-        "instruction",
-        "is_plain",
-        "is_positional",
-        "more_boxes",
-        "numbers",
-        "operand_layouts",
-        "ufunc",
-    )
-
     def __init__(
         self, issuer: Issuer, instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]
     ) -> None:

@@ -76,8 +76,6 @@ def _as_pointer(operand: Any) -> Pointer:
 class ByteForm:
     """Copies with one size, direction and strides; what depends on their memories and phases is cached here."""
 
-    __slots__ = ("_cached", "direction", "size", "strides")
-
     def __init__(self, direction: Direction, size: int, strides: tuple[int, ...]) -> None:
         self.direction = direction
         self.size = size
@@ -145,8 +143,6 @@ class _Side:
         shape: the shape as an array of wider elements.
         low, high: the copy covers bytes [low, high), relative to the pointer.
     """
-
-    __slots__ = ("_dtype", "_last", "_strides", "extents", "high", "loops", "low", "shape", "steps")
 
     def __init__(self, size: int, width: int, loops: Loops) -> None:
         self.loops = loops

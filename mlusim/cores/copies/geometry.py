@@ -35,21 +35,6 @@ class CopyGeometry:
         dst_box, src_box: the boxes of both sides in the log.
     """
 
-    __slots__ = (
-        "as_typed",
-        "asynchronous",
-        "by_memory_core",
-        "compute_instruction",
-        "cost",
-        "direction",
-        "dst_box",
-        "has_work",
-        "instructions",
-        "is_large",
-        "pipe",
-        "src_box",
-    )
-
     def __init__(self, chip: Chip, unit: Unit, shape: CopyShape, dst_box: int, src_box: int, *, as_typed: bool) -> None:
         direction = shape.direction
         self.as_typed = as_typed

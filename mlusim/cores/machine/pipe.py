@@ -91,8 +91,6 @@ class Engine:
         queue: the transfers that wait for it.
     """
 
-    __slots__ = ("busy", "queue")
-
     def __init__(self) -> None:
         self.busy = False
         self.queue: deque[Transfer] = deque()
@@ -107,18 +105,6 @@ class DmaPipe:
             latency.
         read_port, write_port: indices of the cluster's ports among `Link.ports`.
     """
-
-    __slots__ = (
-        "_environment",
-        "_schedule",
-        "engine",
-        "late",
-        "link",
-        "log",
-        "read_port",
-        "records",
-        "write_port",
-    )
 
     def __init__(self, unit: Unit, link: Link, read_port: int, write_port: int) -> None:
         self.link = link

@@ -46,31 +46,6 @@ class Unit:
         scalar_accesses: cached scalar accesses, number in the log and cost, by layout and phase.
     """
 
-    __slots__ = (
-        "chip",
-        "cluster",
-        "compute_copied_ps",
-        "compute_copy_record",
-        "copy_geometries",
-        "core_id",
-        "deferred",
-        "effects",
-        "io",
-        "is_memory_core",
-        "late_effects",
-        "ldram",
-        "move",
-        "nram",
-        "pieces",
-        "posted",
-        "scalar_accesses",
-        "stored_ps",
-        "task",
-        "vector_free_ps",
-        "vector_record",
-        "wram",
-    )
-
     def __init__(self, chip: Chip, cluster: Cluster, core_id: int, *, is_memory_core: bool) -> None:
         self.chip = chip
         self.cluster = cluster

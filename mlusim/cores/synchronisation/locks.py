@@ -36,8 +36,6 @@ def lock_number(detail: Any) -> Any:
 class Lock:
     """The owner of a lock, and the waiting tasks with their records."""
 
-    __slots__ = ("owner", "waiting")
-
     def __init__(self) -> None:
         self.owner: Task | None = None
         self.waiting: deque[tuple[Task, int]] = deque()

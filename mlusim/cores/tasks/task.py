@@ -58,32 +58,6 @@ class Task:
         unawaited: the record of a blocking operation that the kernel has called and not yet awaited, or NONE.
     """
 
-    __slots__ = (
-        "_coroutine",
-        "_frame",
-        "_loop_state",
-        "_starts_copy",
-        "_sync_mask",
-        "_sync_record",
-        "_then",
-        "chip",
-        "finished",
-        "index",
-        "issuer",
-        "job",
-        "now_ps",
-        "operations",
-        "pending_io",
-        "pending_move",
-        "refused",
-        "scratches",
-        "task_id",
-        "unawaited",
-        "unit",
-        "waited_for",
-        "waits_for",
-    )
-
     def __init__(self, chip: Chip, job: Job, unit: Unit, task_id: tuple[int, int, int]) -> None:
         self.chip = chip
         self.job = job
