@@ -104,8 +104,7 @@ def _scaled(values: Array, target: Dtype, position: int) -> Array:
     return values
 
 
-def _passes(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
-    del attributes
+def _passes(types: Sequence[Dtype], _attributes: Mapping[str, Any]) -> int:
     return max(1, len(steps(types[1], types[0])))
 
 

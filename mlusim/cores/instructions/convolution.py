@@ -39,8 +39,7 @@ def _convolution(board: Board, work: Work) -> int:
     return tensor_cycles(board, work, work.sizes[0] * work.count)
 
 
-def _depth(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
-    del types
+def _depth(_types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     return _windows(attributes).positions * int(attributes["channel_input"])
 
 

@@ -47,9 +47,8 @@ SRC1 = Operand("src1", number=True)
 SEG = Operand("seg")
 
 
-def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def cycle_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     """Check that result and source are equally long and a whole number of segments."""
-    del attributes
     result, source, segment = (operand.size for operand in operands)
     if result != source:
         return "dst and src need the same number of elements"

@@ -68,8 +68,7 @@ def _rsqrt(a: Array) -> Array:
 
 
 def _relun(result: Array, a: Array, *, nvalue: Any) -> None:
-    with np.errstate(all="ignore"):
-        np.copyto(result, np.clip(a, 0, nvalue).astype(result.dtype).reshape(result.shape))
+    np.copyto(result, np.clip(a, 0, nvalue).astype(result.dtype).reshape(result.shape))
 
 
 def _function(
@@ -157,8 +156,7 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
             # Undefined, as fresh memory is.
             scratch.reshape(-1).view(np.uint8)[...] = POISON
 
-    def marks(result: Array, source: Array, aux1: Array, aux2: Array) -> None:
-        del aux1, aux2
+    def marks(result: Array, source: Array, *_: Array) -> None:
         np.copyto(result, source.reshape(result.shape))
 
     return Instruction(
@@ -199,8 +197,7 @@ def _fusion(result: Array, a: Array, b: Array, c: Array, *, operation: str) -> N
     wider = {2: np.float32, 4: np.float64}[result.dtype.itemsize] if result.dtype.kind in "fV" else result.dtype
     flat = a.reshape(-1).astype(wider)
     second, third = (np.resize(x.reshape(-1), flat.shape).astype(wider) if x.ndim else x.astype(wider) for x in (b, c))
-    with np.errstate(all="ignore"):
-        values = _STEP[operation[2]](_STEP[operation[1]](flat, second), third)
+    values = _STEP[operation[2]](_STEP[operation[1]](flat, second), third)
     np.copyto(result.reshape(-1), values, casting="unsafe")
 
 
@@ -216,8 +213,7 @@ def _fusion_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> 
 
 
 def _hypot(result: Array, a: Array, b: Array) -> None:
-    with np.errstate(all="ignore"):
-        np.copyto(result.reshape(-1), np.hypot(wide(a.reshape(-1)), wide(b.reshape(-1))), casting="unsafe")
+    np.copyto(result.reshape(-1), np.hypot(wide(a.reshape(-1)), wide(b.reshape(-1))), casting="unsafe")
 
 
 FUSED: list[Instruction] = [

@@ -68,8 +68,7 @@ def _binary(name: str, operation: Callable[[Array, Array], Array], summary: str,
 
     def compute(result: Array, a: Array, b: Array) -> None:
         second = b.reshape(-1) if b.dtype.kind in "iu" else wide(b.reshape(-1))
-        with np.errstate(all="ignore"):
-            np.copyto(result.reshape(-1), operation(wide(a.reshape(-1)), second), casting="unsafe")
+        np.copyto(result.reshape(-1), operation(wide(a.reshape(-1)), second), casting="unsafe")
 
     return Instruction(
         name=name,

@@ -36,8 +36,7 @@ def _moved(rearrange: Callable[[Array], Array]) -> Callable[..., None]:
 
 
 def _becomes(expected: Callable[[Shape], Shape], ndim: int, words: str) -> Callable[..., str]:
-    def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-        del attributes
+    def check(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
         result, source = operands[0], operands[1]
         if len(source.shape) != ndim or result.shape != expected(source.shape):
             return f"it takes {words}"
@@ -73,24 +72,13 @@ def _matrix(name: str, rearrange: Callable[[Array], Array], summary: str, *, swa
     return _layout(name, summary, _moved(rearrange), signature, geometry, sides_2xx=True)
 
 
-def _same_shape(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _same_shape(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     if operands[0].shape != operands[1].shape or not operands[0].shape:
         return "shapes must be equal and of rank 1 or more"
     return ""
 
 
-def _pad(
-    result: Array,
-    source: Array,
-    *,
-    pad_top: int,
-    pad_bottom: int,
-    pad_left: int,
-    pad_right: int,
-    pad_value: Any = 0,
-) -> None:
-    del pad_bottom, pad_right
+def _pad(result: Array, source: Array, *, pad_top: int, pad_left: int, pad_value: Any = 0, **_: int) -> None:
     height, width, _ = source.shape
     values = source.copy()
     _fill(result, value=pad_value)
@@ -112,8 +100,7 @@ def _reshape_filter(result: Array, source: Array) -> None:
     np.copyto(result.reshape(-1), filter_layout(source, source.shape[0]).reshape(-1))
 
 
-def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _filters(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source = operands
     if len(source.shape) < 2 or source.shape[0] % LANES:
         return f"src is (n, height, width, channel) with n a multiple of {LANES}: fill it up with filters of zeros"
@@ -152,8 +139,7 @@ def _table_marks(result: Array, index: Array, table: Array) -> None:
     np.maximum(index.reshape(result.shape), table.max(), out=result)
 
 
-def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _table_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, index, table = operands
     if result.size != index.size:
         return "dst and src need the same number of elements"
@@ -161,8 +147,7 @@ def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> s
 
 
 def _fill(result: Array, *, value: Any) -> None:
-    with np.errstate(all="ignore"):
-        element = np.asarray(value).astype(result.dtype)
+    element = np.asarray(value).astype(result.dtype)
     bits = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"
     result.view(bits).fill(element.view(bits)[()])
 
@@ -175,30 +160,22 @@ def _incseq(result: Array) -> None:
     np.copyto(result.reshape(-1), np.arange(result.size), casting="unsafe")
 
 
-def _expand_mul(result: Array, weights: Array, scratch: Array, source: Array) -> None:
-    del scratch
-    with np.errstate(all="ignore"):
-        values = source.reshape(weights.size, -1) * weights.reshape(-1, 1)
+def _expand_mul(result: Array, weights: Array, _filter: Array, source: Array, *addends: Array) -> None:
+    values = source.reshape(weights.size, -1) * weights.reshape(-1, 1)
+    for addend in addends:
+        values = values + addend.reshape(values.shape)
     np.copyto(result.reshape(-1), values.reshape(-1))
 
 
-def _expand_mul_add(result: Array, weights: Array, scratch: Array, source: Array, addend: Array) -> None:
-    del scratch
-    with np.errstate(all="ignore"):
-        values = source.reshape(weights.size, -1) * weights.reshape(-1, 1) + addend.reshape(weights.size, -1)
-    np.copyto(result.reshape(-1), values.reshape(-1))
-
-
-def _expand_marks(result: Array, weights: Array, scratch: Array, *sources: Array) -> None:
+def _expand_marks(result: Array, weights: Array, ones: Array, *sources: Array) -> None:
     """As `Instruction.marks`: a row depends on its weight, and all on the filter in WRAM."""
-    rows = np.maximum(weights.reshape(-1, 1), scratch.max(initial=0))
+    rows = np.maximum(weights.reshape(-1, 1), ones.max(initial=0))
     result[...] = np.maximum.reduce(sources).reshape(result.shape)
     by_row = result.reshape(weights.size, -1)
     np.maximum(by_row, rows, out=by_row)
 
 
-def _channels(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _channels(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, weights, _, *others = operands
     if any(other.size != result.size for other in others):
         return "dst and the sources with channels need the same number of elements"
@@ -356,29 +333,20 @@ FILLS: list[Instruction] = [
 
 EXPANSION: list[Instruction] = [
     Instruction(
-        name="expand_channel_mul",
-        summary="dst[i, c] = src1[i, c] * src0[i]; wram holds a filter of ones (ASSUMED, not read)",
+        name=f"expand_channel_{name}",
+        summary=f"dst[i, c] = src1[i, c] * src0[i]{addend}; wram holds a filter of ones (ASSUMED, not read)",
         group="Tensor",
         compute=_expand_mul,
         marks=_expand_marks,
-        intrinsics=("__bang_expand_channel_mul",),
-        c_signatures=("dst[n,channels] src0[n] wram[1] src1[n,channels] n channels",),
-        operands=(DST, Operand("src0"), _WRAM, Operand("src1")),
+        intrinsics=(f"__bang_expand_channel_{name}",),
+        c_signatures=(f"dst[n,channels] src0[n] wram[1] src1[n,channels] {argument}n channels",),
+        operands=(DST, Operand("src0"), _WRAM, Operand("src1"), *operands),
         types=NUMBERS,
         geometry=_channels,
         since=592,
-    ),
-    Instruction(
-        name="expand_channel_mul_add",
-        summary="dst[i, c] = src1[i, c] * src0[i] + src2[i, c]; wram holds a filter of ones (ASSUMED, not read)",
-        group="Tensor",
-        compute=_expand_mul_add,
-        marks=_expand_marks,
-        intrinsics=("__bang_expand_channel_mul_add",),
-        c_signatures=("dst[n,channels] src0[n] wram[1] src1[n,channels] src2[n,channels] n channels",),
-        operands=(DST, Operand("src0"), _WRAM, Operand("src1"), Operand("src2")),
-        types=NUMBERS,
-        geometry=_channels,
-        since=592,
-    ),
+    )
+    for name, addend, argument, operands in (
+        ("mul", "", "", ()),
+        ("mul_add", " + src2[i, c]", "src2[n,channels] ", (Operand("src2"),)),
+    )
 ]

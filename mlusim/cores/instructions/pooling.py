@@ -98,8 +98,7 @@ def _windowed(source: Array, attributes: Mapping[str, Any]) -> Array:
     return np.stack([*windows.elements(source, *windows.fitting(*source.shape[:2]))], axis=2)
 
 
-def _window_size(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
-    del types
+def _window_size(_types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     return _windows(attributes).positions
 
 
@@ -110,8 +109,7 @@ def _wide(values: Array) -> Array:
 
 
 def _sums(source: Array, attributes: Mapping[str, Any]) -> Array:
-    with np.errstate(all="ignore"):
-        values: Array = _wide(_windowed(source, attributes)).sum(axis=2)
+    values: Array = _wide(_windowed(source, attributes)).sum(axis=2)
     return values
 
 
@@ -185,9 +183,8 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
     return compute
 
 
-def _pair_marks(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> None:
+def _pair_marks(result: Array, source: Array, **attributes: Any) -> None:
     """As `Instruction.marks`; the result is all values, then all indices, without the bytes between them."""
-    del value_index_stride
     values = _windowed(source, attributes).max(axis=2)
     result.reshape(-1)[...] = np.resize(values, result.size) if result.size == 2 * values.size else values.max()
 
@@ -292,17 +289,7 @@ _DILATED_SIGNATURE = (
     + " in_dh in_dw out_dh out_dw"
 )
 _DILATION = ("in_dh", "in_dw", "out_dh", "out_dw")
-_PAIRED: dict[str, Any] = {
-    "c_signatures": (_PAIR_SIGNATURE, _DILATED_SIGNATURE),
-    "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:], *_DILATION),
-    "defaults": _DEFAULTS | dict.fromkeys(_DILATION, 1),
-    "geometry": _pair_fits,
-    "marks": _pair_marks,
-    "overlap": Overlap.SAME,
-    "selects": True,
-    "writes_some": True,
-    "since": SERIES_3XX,
-}
+_EXTREMES = (("max", "largest", _largest), ("min", "smallest", _smallest))
 _BACKWARD: dict[str, Any] = {"geometry": _backward, "marks": _spread_marks, "overlap": Overlap.APART}
 _GRADIENT: dict[str, Any] = _BACKWARD | {
     "attributes": (*_WINDOW, "overlap"),
@@ -314,37 +301,40 @@ POOLS: list[Instruction] = [
     # The header requires pools to be disjoint. The vendor's kernels write a sum to a pixel of its own window.
     _pool("sumpool", "dst = the sum of each window of src", _sumpool, overlap=Overlap.PIXEL),
     _pool("avgpool", "dst = the mean of each window of src", _avgpool, types=FLOATS),
-    _pool(
-        "maxpool", "dst = the largest number of each window of src, NaN only if it has no number", _extreme(_largest)
+    *(
+        _pool(
+            f"{name}pool",
+            f"dst = the {which} number of each window of src, NaN only if it has no number",
+            _extreme(pick),
+        )
+        for name, which, pick in _EXTREMES
     ),
-    _pool(
-        "minpool", "dst = the smallest number of each window of src, NaN only if it has no number", _extreme(_smallest)
+    *(
+        _pool(
+            f"{name}pool_index",
+            f"dst = the position of the {which} number in each window of src",
+            _index(pick),
+            operands=(_INDEXED, SRC),
+            types=FLOATS,
+        )
+        for name, which, pick in _EXTREMES
     ),
-    _pool(
-        "maxpool_index",
-        "dst = the position of the largest number in each window of src",
-        _index(_largest),
-        operands=(_INDEXED, SRC),
-        types=FLOATS,
-    ),
-    _pool(
-        "minpool_index",
-        "dst = the position of the smallest number in each window of src",
-        _index(_smallest),
-        operands=(_INDEXED, SRC),
-        types=FLOATS,
-    ),
-    _pool(
-        "maxpool_value_index",
-        "dst = the largest number of each window of src; at value_index_stride bytes, its position in the window",
-        _value_index(_largest),
-        **_PAIRED,
-    ),
-    _pool(
-        "minpool_value_index",
-        "dst = the smallest number of each window of src; at value_index_stride bytes, its position in the window",
-        _value_index(_smallest),
-        **_PAIRED,
+    *(
+        _pool(
+            f"{name}pool_value_index",
+            f"dst = the {which} number of each window of src; at value_index_stride bytes, its position in the window",
+            _value_index(pick),
+            c_signatures=(_PAIR_SIGNATURE, _DILATED_SIGNATURE),
+            attributes=(*_WINDOW[:2], "value_index_stride", *_WINDOW[2:], *_DILATION),
+            defaults=_DEFAULTS | dict.fromkeys(_DILATION, 1),
+            geometry=_pair_fits,
+            marks=_pair_marks,
+            overlap=Overlap.SAME,
+            selects=True,
+            writes_some=True,
+            since=SERIES_3XX,
+        )
+        for name, which, pick in _EXTREMES
     ),
     _pool(
         "maxpool_bp",

@@ -121,22 +121,19 @@ Geometry: TypeAlias = Callable[[Sequence[Extent], Mapping[str, Any]], str]
 Writes: TypeAlias = Callable[[Extent, Extent], Runs]
 
 
-def same_size(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def same_size(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     """Check that all operands have equal sizes; returns "" or the rule."""
-    del attributes
     sizes = {operand.size for operand in operands if not operand.is_number}
     return "" if len(sizes) == 1 else "operands must have the same number of elements"
 
 
-def any_types(types: Sequence[Dtype]) -> str:
+def any_types(_types: Sequence[Dtype]) -> str:
     """Accept every combination of element types that the operands allow."""
-    del types
     return ""
 
 
-def once(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
+def once(_types: Sequence[Dtype], _attributes: Mapping[str, Any]) -> int:
     """One pass."""
-    del types, attributes
     return 1
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.instructions.record import (
     ANY,
+    DST,
     FLOATS,
     NUMBERS,
     SERIES_2XX,
@@ -40,8 +41,7 @@ def total(values: Array) -> Any:
     if values.dtype.kind in "iu":
         return np.add.reduce(values, dtype=values.dtype)
     wider = values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)
-    with np.errstate(all="ignore"):
-        return wider.sum().astype(values.dtype)
+    return wider.sum().astype(values.dtype)
 
 
 def _sum(result: Array, source: Array) -> None:
@@ -67,8 +67,7 @@ def _extremum(pick: Callable[[Array], Any], *, magnitude: bool = False) -> Calla
     """Return numerics that write the value, then its index in 64 bits: 10 B for 16-bit elements, 12 B for 32-bit."""
 
     def compute(result: Array, source: Array) -> None:
-        with np.errstate(all="ignore"):
-            flat = np.abs(source.reshape(-1)) if magnitude else source.reshape(-1)
+        flat = np.abs(source.reshape(-1)) if magnitude else source.reshape(-1)
         index = int(pick(flat))
         value = flat[index : index + 1].view(np.uint8)
         out = result.reshape(-1).view(np.uint8)
@@ -94,59 +93,60 @@ def _find(which: int) -> Callable[..., None]:
     return compute
 
 
-def one_element(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def one_element(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     """Check that the result has an element."""
-    del attributes
     return "" if operands[0].size else "dst needs one element"
 
 
-def _first_element(result: Extent, source: Extent) -> Runs:
-    del source
+def _first_element(result: Extent, _source: Extent) -> Runs:
     return Runs(result.itemsize)
 
 
-def _value_and_index_bytes(result: Extent, source: Extent) -> Runs:
-    del result
+def _value_and_index_bytes(_result: Extent, source: Extent) -> Runs:
     return Runs(source.itemsize + _INDEX_BYTES)
 
 
-def _first_of_lines(result: Extent, source: Extent) -> Runs:
-    del source
+def _first_of_lines(result: Extent, _source: Extent) -> Runs:
     return Runs(result.itemsize, ceil_div(result.nbytes, LINE_BYTES), LINE_BYTES)
 
 
-def _value_and_index(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _value_and_index(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     needed = operands[1].itemsize + _INDEX_BYTES
     return "" if operands[0].nbytes >= needed else f"dst needs {needed} B, for the value and its index in 64 bits"
 
 
-def _reduction(
-    name: str, summary: str, compute: Callable[..., None], form: str, *intrinsics: str, **more: Any
-) -> Instruction:
+def _reduction(name: str, summary: str, compute: Callable[..., None], *signatures: str, **more: Any) -> Instruction:
     return Instruction(
         name=name,
         summary=summary,
         group="Reductions",
         compute=compute,
-        intrinsics=intrinsics or (f"__bang_{name}",),
-        c_signatures=(form, "src[n] n") if more.get("to_register") else (form,),
+        intrinsics=(f"__bang_{name}",),
+        c_signatures=signatures,
         **more,
     )
 
 
-_PAIR = "dst[(itemsize+8+itemsize-1)//itemsize] src[n] n"
-_NUMBER: dict[str, Any] = {"geometry": one_element, "writes": _first_element, "to_register": True}
-_EXTREMUM: dict[str, Any] = {"geometry": _value_and_index, "writes": _value_and_index_bytes, "types": NUMBERS}
-REDUCTIONS: list[Instruction] = [
-    _reduction(
-        "sum",
-        "dst[0] = the sum of src",
-        _sum,
+def _number(
+    name: str, summary: str, compute: Callable[..., None], operands: tuple[Operand, ...] = (COUNT, SRC), **more: Any
+) -> Instruction:
+    """Return a reduction to one number, which may go to a register."""
+    return _reduction(
+        name,
+        f"dst[0] = {summary}",
+        compute,
         "dst[1] src[n] n",
-        types=NUMBERS,
-        **_NUMBER,
-    ),
+        "src[n] n",
+        operands=operands,
+        geometry=one_element,
+        writes=_first_element,
+        to_register=True,
+        **more,
+    )
+
+
+REDUCTIONS: list[Instruction] = [
+    _number("sum", "the sum of src", _sum, (DST, SRC), types=NUMBERS),
     _reduction(
         "reduce_sum",
         "the first element of each 128 B of dst = the sum of those 128 B of src; the other elements are unchanged",
@@ -156,80 +156,34 @@ REDUCTIONS: list[Instruction] = [
         writes=_first_of_lines,
         marks=_line_marks,
     ),
-    _reduction("max", "dst = the largest of src, then its index in 64 bits", _extremum(np.argmax), _PAIR, **_EXTREMUM),
-    _reduction("min", "dst = the smallest of src, then its index in 64 bits", _extremum(np.argmin), _PAIR, **_EXTREMUM),
-    _reduction(
-        "argmax",
-        "dst = the largest of src, then the index of the first one, in 64 bits",
-        _extremum(np.argmax),
-        _PAIR,
-        since=SERIES_3XX,
-        **_EXTREMUM,
+    *(
+        _reduction(
+            name,
+            f"dst = the {of_src}, then {index} in 64 bits",
+            _extremum(np.argmin if name.endswith("min") else np.argmax, magnitude=name.startswith("fabs")),
+            "dst[(itemsize+8+itemsize-1)//itemsize] src[n] n",
+            geometry=_value_and_index,
+            writes=_value_and_index_bytes,
+            types=NUMBERS,
+            since=since,
+        )
+        for name, of_src, index, since in (
+            ("max", "largest of src", "its index", SERIES_2XX),
+            ("min", "smallest of src", "its index", SERIES_2XX),
+            ("argmax", "largest of src", "the index of the first one,", SERIES_3XX),
+            ("argmin", "smallest of src", "the index of the first one,", SERIES_3XX),
+            ("fabsmax", "largest magnitude of src", "its index", SERIES_3XX),
+            ("fabsmin", "smallest magnitude of src", "its index", SERIES_3XX),
+        )
     ),
-    _reduction(
-        "argmin",
-        "dst = the smallest of src, then the index of the first one, in 64 bits",
-        _extremum(np.argmin),
-        _PAIR,
-        since=SERIES_3XX,
-        **_EXTREMUM,
-    ),
-    _reduction(
-        "fabsmax",
-        "dst = the largest magnitude of src, then its index in 64 bits",
-        _extremum(np.argmax, magnitude=True),
-        _PAIR,
-        since=SERIES_3XX,
-        **_EXTREMUM,
-    ),
-    _reduction(
-        "fabsmin",
-        "dst = the smallest magnitude of src, then its index in 64 bits",
-        _extremum(np.argmin, magnitude=True),
-        _PAIR,
-        since=SERIES_3XX,
-        **_EXTREMUM,
-    ),
-    _reduction(
-        "count",
-        "dst[0] = the number of elements of src that are not 0",
-        _count,
-        "dst[1] src[n] n",
-        operands=(COUNT, SRC),
-        **_NUMBER,
-    ),
-    _reduction(
-        "count_bitindex",
-        "dst[0] = the number of bits of src that are 1",
-        _count_bits,
-        "dst[1] src[n] n",
-        operands=(COUNT, SRC),
-        types=ANY,
-        **_NUMBER,
-    ),
-    _reduction(
+    _number("count", "the number of elements of src that are not 0", _count),
+    _number("count_bitindex", "the number of bits of src that are 1", _count_bits, types=ANY),
+    _number(
         "popcnt",
-        "dst[0] = the number of bits of src that are 1",
+        "the number of bits of src that are 1",
         _count_bits,
-        "dst[1] src[n] n",
-        operands=(COUNT, SRC),
         types={UINT32: SERIES_2XX, UINT16: SERIES_2XX, UINT8: SERIES_2XX},
-        **_NUMBER,
     ),
-    _reduction(
-        "findfirst1",
-        "dst[0] = the index of the first element of src that is not 0; 0xFFFFFFFF if none",
-        _find(0),
-        "dst[1] src[n] n",
-        operands=(COUNT, SRC),
-        **_NUMBER,
-    ),
-    _reduction(
-        "findlast1",
-        "dst[0] = the index of the last element of src that is not 0; 0xFFFFFFFF if none",
-        _find(-1),
-        "dst[1] src[n] n",
-        operands=(COUNT, SRC),
-        **_NUMBER,
-    ),
+    _number("findfirst1", "the index of the first element of src that is not 0; 0xFFFFFFFF if none", _find(0)),
+    _number("findlast1", "the index of the last element of src that is not 0; 0xFFFFFFFF if none", _find(-1)),
 ]

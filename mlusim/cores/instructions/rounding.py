@@ -35,8 +35,7 @@ def _selected(near: Array, error: Array, negative: Array, rounding: str) -> Arra
     """Return `near`, or the neighbour that the mode selects, where `error`, of the exact value above it, is not 0."""
     down = (rounding == "dn") | ((rounding == "tz") & ~negative) | ((rounding == "oz") & negative)
     up = (rounding == "up") | ((rounding == "tz") & negative) | ((rounding == "oz") & ~negative)
-    with np.errstate(all="ignore"):
-        return np.where(down & (error < 0), _neighbour(near, -1), np.where(up & (error > 0), _neighbour(near, 1), near))
+    return np.where(down & (error < 0), _neighbour(near, -1), np.where(up & (error > 0), _neighbour(near, 1), near))
 
 
 def _neighbour(values: Array, direction: int) -> Array:
@@ -74,7 +73,6 @@ def rounded(operation: str, a: Array, b: Array, rounding: str) -> Array:
         a, b: operands of one type, which the result has, too; b may be a number of that type.
         rounding: rn, or one of `DIRECTED`.
     """
-    with np.errstate(all="ignore"):
-        near = _NEAREST[operation](a, b)
-        error = _ERRORS[operation](*(values.astype(np.float64) for values in (near, a, b)))
+    near = _NEAREST[operation](a, b)
+    error = _ERRORS[operation](*(values.astype(np.float64) for values in (near, a, b)))
     return _selected(near, error, np.signbit(near), rounding)

@@ -101,23 +101,20 @@ def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> Array:
 
 def _compare_to_bits(operation: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, a: Array, b: Array) -> None:
-        with np.errstate(all="ignore"):
-            packed = np.packbits(operation(a.reshape(-1), b.reshape(-1)), bitorder="little")
+        packed = np.packbits(operation(a.reshape(-1), b.reshape(-1)), bitorder="little")
         result.reshape(-1).view(np.uint8)[: packed.size] = packed
 
     return compute
 
 
-def _masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _masked(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source, mask = operands
     if mask.size < source.size:
         return "mask needs as many elements as src"
     return "" if result.size else "dst needs one element"
 
 
-def _bit_masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _bit_masked(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source, mask = operands
     if source.size % 8:
         return "the number of elements must be a multiple of 8"
@@ -144,9 +141,8 @@ def _with_head(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> C
     return check
 
 
-def compares_to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def compares_to_bits(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     """Check the sizes of a comparison whose result is a bit mask; returns what is wrong, or an empty string."""
-    del attributes
     result, first, second = operands
     if first.size != second.size:
         return "src0 and src1 need the same number of elements"
@@ -155,8 +151,7 @@ def compares_to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) 
     return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit per element"
 
 
-def _bit_bytes(result: Extent, source: Extent) -> Runs:
-    del result
+def _bit_bytes(_result: Extent, source: Extent) -> Runs:
     return Runs(source.size // 8)
 
 

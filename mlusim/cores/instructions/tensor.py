@@ -64,8 +64,7 @@ def _mlp_marks(result: Array, source: Array, weight: Array, *bias: Array, **_: A
     result[...] = flat.reshape(result.shape)
 
 
-def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _matmul_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source = operands[0].shape, operands[1].shape
     if len(result) != 2 or len(source) != 2 or result[0] != source[0]:
         return "dst is (m, n) and src (m, k)"
@@ -76,8 +75,7 @@ def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> 
     return ""
 
 
-def _mlp_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _mlp_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source, weight, bias = operands
     if result.size % LANES:
         return "dst has a multiple of 64 elements, the lanes of WRAM"
@@ -104,8 +102,7 @@ def _integral_marks(result: Array, source: Array, kernel: Array, **_: Any) -> No
     result.reshape(len(blocks), -1)[...] = np.maximum(blocks, kernel.max())[:, None]
 
 
-def _integral_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _integral_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source, kernel = operands
     if result.size != source.size:
         return "dst and src need the same number of elements"
@@ -122,8 +119,7 @@ def _histogram(result: Array, source: Array, kernel: Array) -> None:
     store_rounded(result, (flat == against).sum(axis=1).astype(np.float64))
 
 
-def _histogram_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    del attributes
+def _histogram_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     if operands[0].size != _ROWS:
         return f"dst has {_ROWS} elements, one for each row of the kernel"
     return "" if operands[2].nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B: {_ROWS} rows of 64 B"

@@ -91,5 +91,4 @@ def store_rounded(result: Array, values: Array) -> None:
     if result.dtype.kind in "iu":
         limits = np.iinfo(result.dtype)
         values = np.clip(np.rint(values), limits.min, limits.max)
-    with np.errstate(all="ignore"):
-        np.copyto(result.reshape(-1), values.reshape(-1), casting="unsafe")
+    np.copyto(result.reshape(-1), values.reshape(-1), casting="unsafe")
