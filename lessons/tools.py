@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -239,10 +240,15 @@ def show(figure: Figure | Canvas, name: str) -> None:
 
         display(SVG(svg_of(figure)))
         return
-    target = Path(tempfile.gettempdir()) / "mlusim-lessons"
-    target.mkdir(exist_ok=True)
-    (target / f"{name}.svg").write_bytes(svg_of(figure))
-    print(f"(picture: {target / name}.svg)", file=sys.stderr)
+    path = _pictures() / f"{name}.svg"
+    path.write_bytes(svg_of(figure))
+    print(f"(picture: {path})", file=sys.stderr)
+
+
+@cache
+def _pictures() -> Path:
+    """Make a temporary folder of this run: a fixed one may belong to another user."""
+    return Path(tempfile.mkdtemp(prefix="mlusim-lesson-"))
 
 
 # The list in which `build.py` collects the figures of a lesson; None if the lesson runs as a script.

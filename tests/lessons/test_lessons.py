@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -69,6 +70,21 @@ def test_a_lesson_prints_what_its_page_shows(lesson, lesson_modules):
         assert (LESSONS / "pages" / "figures" / f"{name}.svg").stat().st_size > 1000
     assert len(re.findall(r"^# ", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)) == 1
     assert "## Exercise" in page
+
+
+def test_a_lesson_as_a_script_writes_its_pictures_to_a_new_folder(tmp_path):
+    def pictures():
+        command = [sys.executable, LESSONS / "01_one_core.py"]
+        environment = os.environ | {"TMPDIR": str(tmp_path)}
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return {Path(path) for path in re.findall(r"\(picture: (.+)\)", run.stderr)}
+
+    first, again = pictures(), pictures()
+    assert first
+    assert all(path.read_bytes().startswith(b"<?xml") for path in first | again)
+    assert {path.parent.parent for path in first | again} == {tmp_path}
+    assert len({path.parent for path in first}) == 1
+    assert not first & again
 
 
 @pytest.mark.parametrize("lesson", lesson_params())
