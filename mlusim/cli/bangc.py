@@ -34,7 +34,7 @@ from mlusim.cli.options import (
     seed_option,
 )
 from mlusim.cli.outputs import Outputs, finish
-from mlusim.cli.provenance import print_json, provenance_without_runs
+from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError, MlusimError, choose_one
 from mlusim.files import file_and_kernel, is_kernel_name
 
@@ -210,7 +210,7 @@ def check(
     good = sum(file.compiles for file in surveys)
     if as_json:
         content = {"files": [file.to_json() for file in surveys], "compile": good, "missing": missing}
-        print_json("bangc-check", content, provenance_without_runs([device]))
+        print_with_provenance("bangc-check", content, provenance_without_runs([device]))
     elif not quiet:
         names = ", ".join(missing) or "none"
         console.print_text(f"{good} of {len(surveys)} files compile; missing intrinsics: {names}")

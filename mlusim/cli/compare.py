@@ -13,10 +13,10 @@ from mlusim.cli.compare_table import comparison_json, print_comparison
 from mlusim.cli.kernel_arguments import METAVAR, call_of, given, kernel_command, settings_of
 from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operator_inputs import input_sections, inputs_json, read_inputs, strategies_option
+from mlusim.cli.operator_inputs import input_sections, inputs_json, read_operator_inputs, strategies_option
 from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.options import devices_option, full_option, output_options, steady_option
-from mlusim.cli.provenance import print_json, provenance
+from mlusim.cli.provenance import print_with_provenance, provenance
 from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _compare(
     check_steady(steady=steady, data=not no_data)
     boards = boards_of(device)
     operator, _ = command.choose(attributes)
-    arrays = read_inputs(command, attributes, boards, data=not no_data)
+    arrays = read_operator_inputs(command, attributes, boards, data=not no_data)
     listed = [name.strip() for text in strategies for name in text.split(",")]
     named = () if "all" in listed else tuple(dict.fromkeys(listed))
     # Errors are reported before the first run.
@@ -107,7 +107,7 @@ def _compare(
     reasons = {label: str(error) for label, error in refused.items()}
     if as_json:
         facts = {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)}
-        print_json("compare", facts | comparison_json(rows, reasons, data=not no_data), provenance(boards))
+        print_with_provenance("compare", facts | comparison_json(rows, reasons, data=not no_data), provenance(boards))
     elif not quiet:
         title = f"{operator.name} on {', '.join(names)}: {shapes}"
         print_comparison(title, "strategy", rows, reasons, data=not no_data, full=full)
@@ -182,7 +182,7 @@ def _compare_kernels(
     names = [board.name for board in boards]
     if as_json:
         facts = {"kernels": list(kernels), "boards": names, "inputs": next(iter(calls.values()))[0].tensors()}
-        print_json("compare", facts | comparison_json(rows, {}, data=not no_data), provenance(boards))
+        print_with_provenance("compare", facts | comparison_json(rows, {}, data=not no_data), provenance(boards))
     elif not quiet:
         title = f"{', '.join(kernels)} on {', '.join(names)}"
         print_comparison(title, "kernel", rows, {}, data=not no_data, full=full)

@@ -10,7 +10,7 @@ import click
 
 from mlusim.cli import console
 from mlusim.cli.options import compile_options, device_option, output_options
-from mlusim.cli.provenance import print_json, provenance_without_runs
+from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError
 from mlusim.files import file_and_kernel
 from mlusim.inputs import as_file
@@ -46,7 +46,7 @@ def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool,
     reports = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
         content = {"ok": not any(report["error"] for report in reports), "files": reports}
-        print_json("compile", content, provenance_without_runs([device]))
+        print_with_provenance("compile", content, provenance_without_runs([device]))
     elif not quiet:
         for report in reports:
             console.print_text(f"{report['file']}: {report['error'] or 'compiles'}")

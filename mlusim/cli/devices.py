@@ -132,12 +132,12 @@ def _show(board: Board) -> None:
 
 def _print_json(device: Board | None) -> None:
     from mlusim.analysis.provenance import board_record
-    from mlusim.cli.provenance import print_json, provenance_without_runs
+    from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
     from mlusim.hardware import presets
 
     boards = presets() if device is None else [device]
     records = [board_record(board) | {"sources": dict(board.sources)} for board in boards]
-    print_json("devices", {"boards": records}, provenance_without_runs())
+    print_with_provenance("devices", {"boards": records}, provenance_without_runs())
 
 
 def _short(size: str) -> str:

@@ -9,7 +9,7 @@ import click
 from mlusim.cli import console
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import output_options
-from mlusim.cli.provenance import print_json, provenance_of
+from mlusim.cli.provenance import print_with_provenance, provenance_of
 from mlusim.errors import InputError
 from mlusim.units import PS_PER_NS, PS_PER_S, PS_PER_US
 
@@ -39,7 +39,7 @@ def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None
     result = load(run)
     moment = result.memory_at(time_ps(at) / PS_PER_NS, core)
     if as_json:
-        print_json("inspect", moment.to_json(), provenance_of(result))
+        print_with_provenance("inspect", moment.to_json(), provenance_of(result))
     elif not quiet:
         console.print_text(moment.text())
 

@@ -46,7 +46,7 @@ def input_sections(command: Command) -> Sections:
     }
 
 
-def read_inputs(
+def read_operator_inputs(
     command: Command, options: dict[str, Any], boards: Iterable[Board], *, data: bool = True
 ) -> list[Array]:
     """Return the operator's inputs: all from files, or all random. Raises `InputError`."""

@@ -43,7 +43,7 @@ def _date() -> str:
     return when.date().isoformat()
 
 
-def print_json(kind: str, value: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+def print_with_provenance(kind: str, value: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
     """Print the JSON of a command: its format, `mlusim-KIND/1`, its content, and where it comes from."""
     console.print_json({"format": f"mlusim-{kind}/1", **value, "provenance": provenance})
 
@@ -71,7 +71,7 @@ def provenance_of(result: Result) -> dict[str, Any]:
 
 def print_findings(report: Report) -> None:
     """Print the JSON of a verification: the findings, and where they come from."""
-    print_json("verification", verification_json(report), provenance_of(report.result))
+    print_with_provenance("verification", verification_json(report), provenance_of(report.result))
 
 
 def verification_json(report: Report) -> dict[str, Any]:

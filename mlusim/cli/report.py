@@ -67,13 +67,13 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
 
 def _print_json(results: dict[str, Result], files: list[Path]) -> None:
     from mlusim.analysis.provenance import provenance
-    from mlusim.cli.provenance import print_json, provenance_without_runs
+    from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 
     runs = [
         {"name": name, "operator": run.operator, "time_ps": run.time_ps, "provenance": provenance(run)}
         for name, run in results.items()
     ]
-    print_json("report", {"files": [str(file) for file in files], "runs": runs}, provenance_without_runs())
+    print_with_provenance("report", {"files": [str(file) for file in files], "runs": runs}, provenance_without_runs())
 
 
 def _files(names: list[str]) -> list[str]:

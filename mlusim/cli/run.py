@@ -11,7 +11,7 @@ from mlusim.cli import console
 from mlusim.cli.kernel_arguments import call_of, kernel_command
 from mlusim.cli.kernel_run import OUTPUT_OPTIONS, inputs_of, max_operations_option, run_kernel
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operator_inputs import input_sections, inputs_json, read_inputs, strategy_option
+from mlusim.cli.operator_inputs import input_sections, inputs_json, read_operator_inputs, strategy_option
 from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.option_types import SIZE
 from mlusim.cli.options import (
@@ -29,7 +29,7 @@ from mlusim.cli.options import (
     steady_option,
 )
 from mlusim.cli.outputs import Outputs, finish
-from mlusim.cli.provenance import print_json, provenance
+from mlusim.cli.provenance import print_with_provenance, provenance
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,14 +107,14 @@ def _run(
 
         check_steady(steady=steady, data=not no_data, check=check)
     record, _ = command.choose(options)
-    arrays = read_inputs(command, options, [device], data=not no_data)
+    arrays = read_operator_inputs(command, options, [device], data=not no_data)
     call = command.prepare(options, arrays, device, strategy, nram_limit)
     if (explain or dry_run) and outputs.is_printed:
         console.print_text(call.plan.explain() + ("" if dry_run else "\n"))
     if dry_run:
         if outputs.as_json:
             content = {"operator": record.name, "board": device.name, "inputs": inputs_json(arrays)}
-            print_json("plan", content | {"plan": call.plan.to_json()}, provenance([device]))
+            print_with_provenance("plan", content | {"plan": call.plan.to_json()}, provenance([device]))
         return
     from mlusim.ops.call import run as run_call
     from mlusim.ops.sensitivity import sensitivity as sensitivity_of

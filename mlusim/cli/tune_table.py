@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlusim.cli import console
-from mlusim.cli.provenance import print_json, provenance
+from mlusim.cli.provenance import print_with_provenance, provenance
 from mlusim.units import PS_PER_US, plural
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _REASONS = 3
 def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
     """Print the result of tuning: a table and the best command, or JSON."""
     if as_json:
-        print_json("tune", tuning.to_json(), provenance([tuning.board]))
+        print_with_provenance("tune", tuning.to_json(), provenance([tuning.board]))
         return
     if quiet:
         console.print_exact(tuning.command)

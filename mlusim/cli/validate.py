@@ -10,7 +10,7 @@ from mlusim.cli import console
 from mlusim.cli.command_files import check_file
 from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
-from mlusim.cli.provenance import print_json, provenance_without_runs
+from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError
 from mlusim.units import percent, signed
 
@@ -74,7 +74,7 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
         from mlusim.hardware import board
 
         boards = {row.board: board(row.board) for row in (outcome.row for outcome in outcomes)}
-        print_json("validation", report.to_json(outcomes), provenance_without_runs(boards.values()))
+        print_with_provenance("validation", report.to_json(outcomes), provenance_without_runs(boards.values()))
     elif not quiet:
         _print(outcomes, report.accuracy(outcomes), full=full)
 

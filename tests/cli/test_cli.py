@@ -256,7 +256,7 @@ def test_any_exception_is_reported_in_one_line_with_an_exit_code(monkeypatch, er
     def raise_it(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("mlusim.cli.run.read_inputs", raise_it)
+    monkeypatch.setattr("mlusim.cli.run.read_operator_inputs", raise_it)
     assert fail("run", "tin_shift", "--shape", "1,2,4,4", code=code).startswith(line)
 
 
@@ -264,7 +264,7 @@ def test_a_traceback_is_shown_on_request(monkeypatch):
     def raise_it(*_arguments, **_options):
         raise RuntimeError("deep inside")
 
-    monkeypatch.setattr("mlusim.cli.run.read_inputs", raise_it)
+    monkeypatch.setattr("mlusim.cli.run.read_operator_inputs", raise_it)
     result = call("--traceback", "run", "tin_shift", "--shape", "1,2,4,4")
     assert "Traceback" in result.stderr
     assert "in raise_it" in result.stderr
