@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Sequence
+from itertools import chain
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -120,6 +121,7 @@ def check_saved_log(log: Log) -> None:
     for records in (log.tasks, log.launches, log.allocations, log.boxes, log.loops.values()):
         check_fields(*records)
     _check_references(log)
+    _check_sizes(log)
     for allocation in log.allocations:
         dtype_of(allocation.dtype)
         MemoryKind(allocation.memory)
@@ -146,63 +148,53 @@ def _check_columns(log: Log) -> None:
 
 
 def _check_references(log: Log) -> None:
-    """Raise `ValueError` for references between the tables of a log that lead nowhere, and for invalid geometry."""
-    checks = {
-        "a task of its log is of no launch": all(0 <= task.launch < len(log.launches) for task in log.tasks),
-        "a launch of its log is on no queue": all(0 <= launch.queue < _MAX_QUEUES for launch in log.launches),
-        "a launch of its log has no grid": all(len(launch.dim) == 3 and min(launch.dim) > 0 for launch in log.launches),
-        "an operand of its log has no geometry": all(
-            len(box.shape) == len(box.strides) <= MAX_RANK
-            and box.itemsize > 0
-            and min(box.shape, default=0) >= 0
-            and math.prod(box.shape) * box.itemsize < _LIMIT
-            for box in log.boxes
-        ),
-        "an allocation of its log is of no task, or has no size": all(
-            NONE <= allocation.task < len(log.tasks)
-            and len(allocation.shape) <= MAX_RANK
-            and min(allocation.nbytes, allocation.address, *allocation.shape) >= 0
-            for allocation in log.allocations
-        ),
-        "its log refers to a record that does not exist": all(
-            0 <= number < len(log)
-            for number in (
-                *(*log.addresses, *log.selected, *log.attributes, *log.more_operands, *log.loops),
-                *(*log.byte_copies, *log.seen),
-            )
-        ),
-        "its log refers to an operand that does not exist": all(
-            NONE <= allocation < len(log.allocations) and NONE <= box < len(log.boxes)
-            for operands in log.more_operands.values()
-            for allocation, _, box in operands
-        ),
-        "its log refers to an allocation that does not exist": all(
-            0 <= number < len(log.allocations)
-            for number in (
-                *log.released,
-                *log.windows,
-                *log.host.writes,
-                *log.host.written_parts,
-                *log.host.reads,
-                *log.host.read_parts,
-                *(number for _, number, _, _ in log.host.copied_back),
-                *log.of_file,
-            )
-        ),
-        "a remark of its log has no line or task": all(
-            0 <= remark.line < len(log.lines) and NONE <= remark.task < len(log.tasks) and remark.kind in RULES
-            for remark in log.remarks.values()
-        ),
-        "a window of its log has no geometry": all(
-            0 <= box < len(log.boxes) for parts in log.windows.values() for _, box in parts
-        ),
-        "the host waits for launches that its log does not have": all(
-            0 <= count <= len(log.launches) for count in log.host.waits
-        ),
-    }
-    for message, right in checks.items():
-        if not right:
-            raise ValueError(message)
+    """Raise `ValueError` for references between the tables of a log that lead nowhere."""
+    host, operands = log.host, [operand for parts in log.more_operands.values() for operand in parts]
+    of_records = (log.addresses, log.selected, log.attributes, log.more_operands, log.loops, log.byte_copies, log.seen)
+    of_allocations = (
+        log.released,
+        log.windows,
+        host.writes,
+        host.written_parts,
+        host.reads,
+        host.read_parts,
+        log.of_file,
+    )
+    copied_back = [allocation for _, allocation, _, _ in host.copied_back]
+    remarks, windows = log.remarks.values(), chain(*log.windows.values())
+    records, allocations, boxes = len(log), len(log.allocations), len(log.boxes)
+    missing_operand = "its log refers to an operand that does not exist"
+    unplaced_remark = "a remark of its log has no line or task"
+    for problem, numbers, least, count in (
+        ("a task of its log is of no launch", (task.launch for task in log.tasks), 0, len(log.launches)),
+        ("a launch of its log is on no queue", (launch.queue for launch in log.launches), 0, _MAX_QUEUES),
+        ("an allocation of its log is of no task", (record.task for record in log.allocations), NONE, len(log.tasks)),
+        ("its log refers to a record that does not exist", chain(*of_records), 0, records),
+        (missing_operand, (allocation for allocation, _, _ in operands), NONE, allocations),
+        (missing_operand, (box for _, _, box in operands), NONE, boxes),
+        ("its log refers to an allocation that does not exist", chain(*of_allocations, copied_back), 0, allocations),
+        (unplaced_remark, (remark.line for remark in remarks), 0, len(log.lines)),
+        (unplaced_remark, (remark.task for remark in remarks), NONE, len(log.tasks)),
+        ("a window of its log has no geometry", (box for _, box in windows), 0, boxes),
+        ("the host waits for launches that its log does not have", host.waits, 0, len(log.launches) + 1),
+    ):
+        if not all(least <= number < count for number in numbers):
+            raise ValueError(problem)
+    if not all(remark.kind in RULES for remark in remarks):
+        raise ValueError("a remark of its log is of no kind")
+
+
+def _check_sizes(log: Log) -> None:
+    """Raise `ValueError` for grids, operands and allocations of a log that cannot exist."""
+    if not all(len(launch.dim) == 3 and min(launch.dim) > 0 for launch in log.launches):
+        raise ValueError("a launch of its log has no grid")
+    for box in log.boxes:
+        fits = len(box.shape) == len(box.strides) <= MAX_RANK and box.itemsize > 0 and min(box.shape, default=0) >= 0
+        if not fits or math.prod(box.shape) * box.itemsize >= _LIMIT:
+            raise ValueError("an operand of its log has no geometry")
+    for record in log.allocations:
+        if len(record.shape) > MAX_RANK or min(record.nbytes, record.address, *record.shape) < 0:
+            raise ValueError("an allocation of its log has no size")
 
 
 def check_on_board(log: Log, board: Board) -> None:
