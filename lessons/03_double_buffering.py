@@ -55,10 +55,10 @@ async def add_three_stages(core, a, b, out):
 # %%
 steps = {}
 for name, kernel in (("blocking", add_blocking), ("three stages", add_three_stages)):
-    for cores in (1, 32):
-        step = run(kernel, a, b, out=(a.shape, a.dtype), dim=cores, kind="BLOCK")
+    for cores, count in (("1 core", 1), ("32 cores", 32)):
+        step = run(kernel, a, b, out=(a.shape, a.dtype), dim=count, kind="BLOCK")
         assert np.array_equal(step.output, a + b)
-        steps[f"{name}, {cores} core{'s'[: cores > 1]}"] = step
+        steps[f"{name}, {cores}"] = step
 table(steps, causes=3)
 one, all_cores = (
     steps[f"blocking, {cores}"].result.time_ps / steps[f"three stages, {cores}"].result.time_ps

@@ -87,10 +87,8 @@ for stages in (4, 5):
 
 # %%
 steps = {"three stages": run(add_three_stages, a, b, out=(a.shape, a.dtype))}
-for stages in (4, 5):
-    steps[f"{('four', 'five')[stages - 4]} stages"] = run(
-        add_through_sram, a, b, out=(a.shape, a.dtype), extra=(stages,)
-    )
+for name, stages in (("four stages", 4), ("five stages", 5)):
+    steps[name] = run(add_through_sram, a, b, out=(a.shape, a.dtype), extra=(stages,))
 for step in steps.values():
     assert np.array_equal(step.output, a + b)
 table(steps, causes=3)
