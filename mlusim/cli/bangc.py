@@ -33,7 +33,7 @@ from mlusim.cli.options import (
     save_run_option,
     seed_option,
 )
-from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError, MlusimError, choose_one
 from mlusim.files import file_and_kernel, is_kernel_name
@@ -170,7 +170,7 @@ def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
         result = simulated.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:
             result.report = simulated.verify()
-        finish(
+        write_and_print(
             result,
             outputs,
             checked=options["check"],

@@ -13,7 +13,7 @@ from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.operator_inputs import strategy_option
 from mlusim.cli.option_types import DIRECTORY
 from mlusim.cli.options import device_option, explain_option, out_option, output_options, report_option, save_run_option
-from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.files import directory_for, writing
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def demo(
             f"{result.operator} on {device.name}; "
             f"red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
-    finish(
+    write_and_print(
         result,
         outputs,
         title=title,

@@ -10,7 +10,7 @@ import click
 
 from mlusim.cli.kernel_arguments import given
 from mlusim.cli.options import csv_option, output_options, report_option, save_run_option
-from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.cli.provenance import print_findings
 from mlusim.errors import InputError, VerificationError
 
@@ -76,7 +76,7 @@ def run_kernel(
             raise
         print_findings(error.report)
         return 1
-    finish(
+    write_and_print(
         result,
         outputs,
         checked=check,

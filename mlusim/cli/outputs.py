@@ -70,7 +70,7 @@ class Outputs:
         return not (self.as_json or self.quiet)
 
 
-def finish(
+def write_and_print(
     result: Result,
     outputs: Outputs,
     *,

@@ -9,7 +9,7 @@ import click
 
 from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, assignment, board_parameters, complete_assignment
 from mlusim.cli.options import SAVE_RUN, output_options, report_option
-from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.errors import InputError
 from mlusim.units import signed
 
@@ -74,7 +74,7 @@ def retime(
     recorded = load(run)
     result = again(recorded, device, keep_split=keep_split, progress=not outputs.quiet, **parameters)
     split = planned(recorded, result.board)[1]
-    finish(
+    write_and_print(
         result,
         outputs,
         title=_title(recorded, result, parameters, split),

@@ -28,7 +28,7 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
-from mlusim.cli.outputs import Outputs, finish
+from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.cli.provenance import print_with_provenance, provenance
 from mlusim.errors import InputError
 
@@ -120,7 +120,7 @@ def _run(
     from mlusim.ops.sensitivity import sensitivity as sensitivity_of
 
     result = run_call(call, data=not no_data, dma=dma, progress=not outputs.quiet, check=check or None, steady=steady)
-    finish(
+    write_and_print(
         result,
         outputs,
         checked=check,

@@ -14,7 +14,7 @@ from mlusim.cli.kernel_run import OUTPUT_OPTIONS, inputs_of, max_operations_opti
 from mlusim.cli.operator_group import OperatorGroup
 from mlusim.cli.option_types import FILE
 from mlusim.cli.options import device_option, dma_option
-from mlusim.cli.outputs import Outputs, finish, write_arrays, wrote
+from mlusim.cli.outputs import Outputs, write_and_print, write_arrays, wrote
 from mlusim.cli.provenance import print_findings
 from mlusim.cli.run import make_operator
 from mlusim.files import is_kernel_name
@@ -36,6 +36,36 @@ Examples:
 """
 
 
+_VERIFICATION_OPTIONS = (
+    click.option(
+        "--reference",
+        type=FILE,
+        shell_complete=complete_reference,
+        metavar="FILE",
+        help="Expected output: an .npy file (for several outputs, an .npz file with their names), or "
+        "FILE.py:FUNCTION, a function of the inputs.",
+    ),
+    click.option(
+        "--tolerance",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="NUMBER",
+        help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
+    ),
+    click.option(
+        "--absolute-tolerance",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        metavar="NUMBER",
+        help="Largest difference in addition to that, for results near 0. [default: 0]",
+    ),
+    dma_option,
+    click.option("--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."),
+    click.option("--partial", multiple=True, metavar="NAME", help="An output of which a part may stay unwritten."),
+    max_operations_option,
+)
+
+
 class VerifyGroup(OperatorGroup):
     """A kernel has its own options; an operator those of `mlusim run`, and `--check`."""
 
@@ -54,38 +84,7 @@ def _make_kernel(kernel_name: str) -> click.Command:
         example="mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
         device=device_option,
         sections={
-            "Verification": (
-                click.option(
-                    "--reference",
-                    type=FILE,
-                    shell_complete=complete_reference,
-                    metavar="FILE",
-                    help="Expected output: an .npy file (for several outputs, an .npz file with their names), or "
-                    "FILE.py:FUNCTION, a function of the inputs.",
-                ),
-                click.option(
-                    "--tolerance",
-                    type=click.FloatRange(min=0),
-                    default=0.0,
-                    metavar="NUMBER",
-                    help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
-                ),
-                click.option(
-                    "--absolute-tolerance",
-                    type=click.FloatRange(min=0),
-                    default=0.0,
-                    metavar="NUMBER",
-                    help="Largest difference in addition to that, for results near 0. [default: 0]",
-                ),
-                dma_option,
-                click.option(
-                    "--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."
-                ),
-                click.option(
-                    "--partial", multiple=True, metavar="NAME", help="An output of which a part may stay unwritten."
-                ),
-                max_operations_option,
-            ),
+            "Verification": _VERIFICATION_OPTIONS,
             "Output": OUTPUT_OPTIONS,
         },
     )
@@ -106,7 +105,7 @@ def _verify(
     written = [] if verified.stopped else write_arrays(outputs.arrays, verified.outputs)
     files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
     if verified.result is not None and files:
-        finish(verified.result, replace(outputs, arrays={}, as_json=False, quiet=True))
+        write_and_print(verified.result, replace(outputs, arrays={}, as_json=False, quiet=True))
     if outputs.as_json:
         print_findings(verified)
     elif outputs.quiet:
