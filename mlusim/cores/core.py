@@ -2,7 +2,7 @@
 
 Each method issues one instruction, logged with the line of the kernel that called it. Methods that return nothing never
 suspend. Awaited methods suspend the task exactly where BANG C blocks: blocking copies, scalar loads, syncs, barriers.
-Limits, costs and errors of an instruction are documented with the function that issues it.
+Costs and limits of an instruction are documented with the function that issues it.
 """
 
 from __future__ import annotations

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 
 def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
-    """Load one element to a register and wait for it; the result of the wait is a Python number.
-
-    Args:
-        issuer: issuer of the task.
-        line: source line in the log.
-        source: a view of one element in GDRAM, LDRAM, SRAM or NRAM.
+    """Load one element to a register, as `Core.load`.
 
     Costs the board's scalar latency for that memory; from GDRAM one bus unit. Raises `OperandError` for more than one
     element or WRAM, `CopyError` for a memory out of the core's reach, `AllocationError` for freed memory, and
@@ -45,13 +40,7 @@ def load(issuer: Issuer, line: int, source: Passed) -> Waiting:
 
 
 def load_array(issuer: Issuer, line: int, source: Passed, origin: Passed = None) -> Waiting:
-    """Load every element to registers, one scalar load each; the result of the wait is an array of `source`'s shape.
-
-    Args:
-        issuer: issuer of the task.
-        line: source line in the log.
-        source: a view in GDRAM, LDRAM, SRAM or NRAM.
-        origin: the view that the kernel copied `source` from: a timing-only run, which has no bytes on chip, reads it.
+    """Load every element to registers, as `Core.load_array`.
 
     Costs `source.size` scalar loads of the memory's latency. Raises as `load`, `OperandError` for an origin of another
     shape or element type.
@@ -96,13 +85,7 @@ def _value_after_stores(unit: Unit, value: Callable[[], Any]) -> Any:
 
 
 def store(issuer: Issuer, line: int, target: Passed, value: Any) -> None:
-    """Store one element from a register and continue.
-
-    Args:
-        issuer: issuer of the task.
-        line: source line in the log.
-        target: a view of one element in GDRAM, LDRAM, SRAM or NRAM.
-        value: a number; converted to the element type as in C: a fraction is truncated, an integer wraps.
+    """Store one element from a register, as `Core.store`: a fraction is truncated, an integer wraps.
 
     A store of less than a bus unit to GDRAM is a read-modify-write (G 5.3). Raises as `load`, and `OperandError`
     for NaN, an infinity or a float beyond the range of an integer type.
@@ -118,13 +101,7 @@ def store(issuer: Issuer, line: int, target: Passed, value: Any) -> None:
 
 
 def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
-    """Store an array from registers, one scalar store each, and continue.
-
-    Args:
-        issuer: issuer of the task.
-        line: source line in the log.
-        target: a view in GDRAM, LDRAM, SRAM or NRAM; if it keeps its bytes, they are also written in a timing-only run.
-        values: numbers of target's shape; converted to the element type as by `store`.
+    """Store an array from registers, as `Core.store_array`; to a target that keeps its bytes also in a timing-only run.
 
     Costs `target.size` scalar stores. Raises as `store`, `OperandError` for another shape.
     """

@@ -67,15 +67,7 @@ SET_NAMES = ("gdramset", "sramset", "ldramset", "nramset", "nramset_async")
 
 
 def set_memory(issuer: Issuer, line: int, name: str, dst: View, value: Any, *, blocking: bool = True) -> Waiting | None:
-    """Write `value` to every element: `__gdramset`, `__sramset`, `__ldramset`, and their strided and async forms.
-
-    Args:
-        issuer: issuer of the task.
-        line: source line in the log.
-        name: name of the instruction, such as `gdramset`.
-        dst: any view whose rows are contiguous.
-        value: a number; converted to the element type.
-        blocking: whether the task waits.
+    """Write a number to every element of a view with contiguous rows, by an instruction such as `gdramset`.
 
     Raises `CopyError` for a memory out of reach, `AllocationError` for memory that was freed or is an input.
     """
@@ -99,8 +91,6 @@ def atomic(
     """An atomic on GDRAM: `__bang_atomic_add` and related with `old` or `register`, else `__bang_atomic_reduce_add`.
 
     Args:
-        issuer: issuer of the task.
-        line: source line in the log.
         operation: add, max, min, and, or, xor, exch, inc, dec or cas.
         target: elements in GDRAM.
         operand: elements in this core's NRAM, as many as `target` has, or a number; rows are contiguous.

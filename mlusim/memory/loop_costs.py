@@ -70,7 +70,6 @@ def rows_cost(
     """Return the cost of copying the rows (segments) of a `CopyShape`, one instruction each or one for all.
 
     Args:
-        board: the board.
         copy: the copy; its segments are the rows.
         method: "blocking": a loop of `__memcpy`, each awaited before the next is issued; "queued", or "runs" for copies
             of several rows each: a loop of `__memcpy_async` and a sync; "instruction": one `__gather` or `__scatter`.

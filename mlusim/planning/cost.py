@@ -67,7 +67,6 @@ def load_cost(board: Board, segment_bytes: int, loops: Loops = (), *, copies: fl
     """Return the cost of equal back-to-back copies from GDRAM to NRAM: only the first start-up is exposed.
 
     Args:
-        board: the board.
         segment_bytes: bytes of each contiguous segment.
         loops: loops over the segments in GDRAM, (count, stride in bytes), outermost first.
         copies: number of copies, on average.

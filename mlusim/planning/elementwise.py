@@ -53,7 +53,6 @@ def plan_elementwise(
     """Plan an elementwise operator.
 
     Args:
-        board: the board.
         count: number of elements; may be 0.
         read_bytes, written_bytes: bytes per element of the input and of the output.
         passes: passes of the vector unit over a tile; 0 for bitwise copies, whose input and output share a buffer.

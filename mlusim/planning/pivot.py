@@ -77,7 +77,6 @@ def pivot_cuts(
     """Yield a few cuts for each pivot whose tiles fit.
 
     Args:
-        board: the board.
         extents: extents of the tensor, all positive.
         itemsize: bytes per element.
         capacity_bytes: bytes of a buffer.

@@ -82,7 +82,6 @@ def plan_reverse(
     """Plan a reverse.
 
     Args:
-        board: the board.
         shape: extents; any rank, any extent may be 0.
         axes: axes to reverse, in [0, rank), distinct; an empty list is a copy.
         itemsize: bytes per element.

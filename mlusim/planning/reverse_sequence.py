@@ -134,7 +134,6 @@ def plan_reverse_sequence(
     """Plan a reverse_sequence.
 
     Args:
-        board: the board.
         shape: extents; rank 2 or more, any extent may be 0.
         sequence_axis, batch_axis: in [0, rank), different.
         itemsize: bytes per element.

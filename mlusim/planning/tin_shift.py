@@ -84,7 +84,6 @@ def plan_tin_shift(
     """Plan a tin_shift. The plan does not depend on the shifts: the kernel reads them on the board.
 
     Args:
-        board: the board.
         shape: (N, T, C, HW), all positive but T, which may be 0.
         groups: G, a divisor of C.
         dtype: element type.

@@ -127,7 +127,6 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     for up to four tiles per core. With two buffers, tiles have one channel.
 
     Args:
-        board: the board.
         shape: (N, T, C, HW).
         groups: number of groups of channels.
         itemsize: bytes per element.

@@ -44,7 +44,6 @@ def choose_tier(
     """Return the first tier whose tile fits in one of `buffers` NRAM buffers.
 
     Args:
-        board: the board.
         rows: rows per unit.
         row_elements: elements per row.
         itemsize: bytes per element.

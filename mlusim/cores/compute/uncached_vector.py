@@ -87,8 +87,6 @@ def issue_counted(
     """Issue an instruction outside the table, or one from a log: `count` passes, or an instruction by its name.
 
     Args:
-        issuer: issuer of the task.
-        line: source line in the log.
         name: name of the instruction; its cost is that of the table's entry or of `LOOPS`, or of `count` passes.
         views: the result, then the sources.
         effect: its effect on memory at its end; None if nothing is computed.

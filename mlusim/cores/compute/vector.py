@@ -161,8 +161,6 @@ def issue(
     """Issue one instruction; returns its record.
 
     Args:
-        issuer: issuer of the task.
-        line: source line in the log.
         instruction: its entry in the table.
         operands: the result, then the sources: views, or numbers where the entry allows them.
         attributes: every attribute of the entry.

@@ -31,7 +31,6 @@ def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, stri
     """Return the cached form of copies with one size, direction and strides.
 
     Args:
-        issuer: issuer of the copying task.
         size: bytes of a segment.
         direction: the `mluMemcpyDirection_t`, or its name.
         strides: as in `mlusim.memory.copy_shape.pointer_copy_shape`.

@@ -40,20 +40,10 @@ def copy_and_wait(
     direction: Direction | str | None = None,
     strides: tuple[Any, ...] = (),
 ) -> Waiting:
-    """A blocking copy: `__memcpy`.
+    """A blocking copy, as `Core.memcpy`.
 
-    Args:
-        issuer: issuer of the copying task.
-        line: source line in the log.
-        dst, src: views of equal shape and element size; or, with `size` and `direction`, pointers.
-        size: bytes of a segment, in the byte form.
-        direction: the `mluMemcpyDirection_t`, or its name, in the byte form.
-        strides: in the byte form (dst_stride, src_stride, segnum), or the eight numbers of a 3-D copy; see
-            `mlusim.memory.copy_shape.pointer_copy_shape`.
-
-    Raises `CopyError`, `AccessError`, `AllocationError` for copies that the hardware forbids. Not modelled: an
-    SRAM2SRAM copy loads only the SRAM of its source cluster, and one from DRAM to DRAM only the read port of its
-    cluster.
+    Not modelled: an SRAM2SRAM copy loads only the SRAM of its source cluster, and one from DRAM to DRAM only the read
+    port of its cluster.
     """
     _copy(issuer, line, dst, src, size, direction, strides, BLOCKING)
     return issuer.blocked
@@ -68,10 +58,7 @@ def copy_async(
     direction: Direction | str | None = None,
     strides: tuple[Any, ...] = (),
 ) -> None:
-    """An asynchronous copy: `__memcpy_async`. Arguments and errors as `copy_and_wait`.
-
-    Not supported from LDRAM and between SRAMs (B).
-    """
+    """An asynchronous copy, as `Core.memcpy_async`."""
     _copy(issuer, line, dst, src, size, direction, strides, ASYNCHRONOUS)
 
 

@@ -53,8 +53,6 @@ def collect_bins(
     first sorts into groups of bins, then each group from there into `rows` and `values`, and moves both.
 
     Args:
-        issuer: issuer of the task.
-        line: source line in the log.
         rows_out, values_out: in NRAM, of the size of `rows`: row numbers within their bin, and values.
         rows: integers in NRAM, 0 to size * bins - 1. Undefined afterwards, as fresh memory is.
         values: in NRAM, one per row, of any element type. Undefined afterwards.
@@ -121,8 +119,6 @@ def scalar_bins(
     of its bin.
 
     Args:
-        issuer: issuer of the task.
-        line: source line in the log.
         rows_out, values_out: in NRAM, as many elements as `rows`: row numbers within their bin, and values.
         rows: the row numbers, without windows, computed from index tuples in NRAM.
         values: in NRAM, one per row, of any element type.

@@ -50,15 +50,7 @@ def scalar_copy(
     src_rows: Rows = None,
     extra_cycles: int = 0,
 ) -> Waiting:
-    """A scalar loop within NRAM: dst[dst_rows[i]] = src[src_rows[i]] for i in order, element by element.
-
-    Args:
-        issuer: issuer of the copying task.
-        line: source line in the log.
-        dst, src: contiguous views (rows, ...) in this core's NRAM, with rows of one size; rank 1 copies elements.
-        dst_rows, src_rows: row numbers, equally many: in registers, `Addresses`, or a list of integers in NRAM;
-            None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
-        extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
+    """A scalar loop within NRAM, as `Core.scalar_copy`. Iterations outside a window of the addresses copy nothing.
 
     For a repeated destination the last value remains. Cost: `mlusim.memory.loop_costs.scalar_copy_cycles`. Raises
     `OperandError` or `AccessError` for operands or rows outside, or sides that overlap.
@@ -136,18 +128,7 @@ def memcpy_rows(
     lengths: Rows = None,
     blocking: bool = True,
 ) -> Waiting:
-    """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order; wait for the last.
-
-    Args:
-        issuer: issuer of the copying task.
-        line: source line in the log.
-        dst, src: views (rows, ...) whose rows are contiguous and of one size; rank 1 copies elements.
-        dst_rows, src_rows: row numbers, equally many: in registers, `Addresses`, or a list of integers in NRAM;
-            None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
-        lengths: rows of each copy, if they are several: copy i reads rows src_rows[i] to src_rows[i] + lengths[i], and
-            writes them after those of copy i - 1. Both arrays are in registers, and the copies are queued.
-        blocking: each copy is awaited before the next is issued, as in a loop of plain `__memcpy`; otherwise they are
-            issued back to back (`__memcpy_async`) and only the last is awaited.
+    """A loop of row copies, as `Core.memcpy_rows`. Iterations outside a window of the addresses copy nothing.
 
     The rows are copied in order, so for a repeated destination row the last value remains. The bus units of each row
     are charged separately; time: `mlusim.memory.loop_costs.rows_cost`. Raises `CopyError`, `OperandError` or

@@ -21,13 +21,9 @@ if TYPE_CHECKING:
 def collect(
     issuer: Issuer, line: int, dst: Passed, src: Passed, mask: Passed, *, known: Addresses | None = None
 ) -> Waiting:
-    """dst[:n] = the elements of src where mask is not 0, in order: `__bang_collect`, `__bang_count` (B).
-
-    The result of the wait is n.
+    """dst[:n] = the elements of src where mask is not 0, in order, as `Core.collect`; the result of the wait is n (B).
 
     Args:
-        issuer: issuer of the task.
-        line: source line in the log.
         dst: in NRAM, with room for all elements of `src`; only the first n elements are written.
         src, mask: in NRAM, of equal size; mask may have any element type.
         known: used to count in a timing-only run: the lookups within the windows of these addresses represent the

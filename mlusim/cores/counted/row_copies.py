@@ -40,17 +40,13 @@ def by_offsets(
     mask: Passed,
     known: Addresses | None = None,
 ) -> None:
-    """One asynchronous `__gather` or `__scatter`, from arch 592 on.
+    """One asynchronous `__gather` or `__scatter`, as `Core.gather` and `Core.scatter`, by `name`.
 
     Args:
-        issuer: issuer of the task.
-        line: source line in the log.
-        name: `gather`: dst[i] = src[offsets[i]], to NRAM; `scatter`: dst[offsets[i]] = src[i] in order, from NRAM.
         dst, src: (count, ...) in NRAM and (rows, ...) in GDRAM, LDRAM or this core's NRAM; rows contiguous and equally
             large.
         offsets: count integers in NRAM, row numbers (the instruction's byte offsets over the row size).
         mask: count elements in NRAM; rows whose element is 0 are not copied.
-        known: the addresses that the offsets hold, for the log of a timing-only run; without a mask only.
 
     The offsets and the mask are read at issue: ASSUMED, the sources do not specify it.
 
@@ -104,8 +100,6 @@ def copy_loop(
     """Issue one transfer that represents the row copies of a loop; returns its record.
 
     Args:
-        issuer: issuer of the copying task.
-        line: source line in the log.
         name: name of the operation.
         dst, src: views whose first axis is the rows.
         loop: the rows, and the cost of their addresses.

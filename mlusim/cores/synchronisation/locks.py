@@ -42,13 +42,7 @@ class Lock:
 
 
 def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
-    """Acquire the lock with this number, waiting for it (`lock`), or release it (`unlock`).
-
-    Args:
-        issuer: issuer of the calling task.
-        line: source line in the log.
-        name: `lock` or `unlock`.
-        number: 0 or more.
+    """Acquire the lock with this number, waiting for it (`lock`), or release it (`unlock`), by `name`.
 
     Raises `OperandError` for a negative number, and for unlocking a lock that the task does not hold; `HangError` for
     locking one that it already holds. A task that waits for a lock that is never released waits forever; the run ends

@@ -19,8 +19,6 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
     """Wait for pipes of this core: `__sync` and its relatives.
 
     Args:
-        issuer: issuer of the waiting task.
-        line: source line in the log.
         name: name of the instruction.
         pipes: bits of `mlusim.cores.synchronisation.ordering`.
     """
@@ -62,8 +60,6 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
     """Wait for all pipes of this core and then for other cores; for a BLOCK task only `sync`.
 
     Args:
-        issuer: issuer of the waiting task.
-        line: source line in the log.
         name: `sync_cluster`, `sync_all`; `sync_all_ipu`, which raises `KernelError` on a memory core, and
             `sync_all_mpu`, which does on an MLU core; or `sync_all_ipu_within_cluster`, which a memory core passes.
 
