@@ -17,7 +17,7 @@ from mlusim.memory.deferred import MIN_BYTES, Deferred, Piece
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.reused import MIN_REUSED_BYTES, Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
 from mlusim.memory.sizes import MemorySize
-from mlusim.units import MIB, format_bytes, group_digits, round_up
+from mlusim.units import MIB, format_bytes, group_digits
 
 # Every byte of fresh memory has this value: NaN as a float, -1 as a signed integer, and rarely a correct result.
 POISON = 0xFF
@@ -72,27 +72,16 @@ class Allocation:
 
 
 class Memory:
-    """One memory of the machine: a core's NRAM, a cluster's SRAM, the GDRAM.
+    """One memory of the machine: a core's NRAM, a cluster's SRAM, the GDRAM; `data`: with bytes.
 
-    `total_bytes` is the size in hardware, `reserved_bytes` the part reserved by the compiler; every allocation is
-    rounded up to `alignment_bytes`. Allocation identities are unique within a device.
+    Allocation identities are unique within a device.
     """
 
-    def __init__(
-        self,
-        kind: MemoryKind,
-        name: str,
-        total_bytes: int,
-        *,
-        reserved_bytes: int = 0,
-        alignment_bytes: int = 128,
-        data: bool = True,
-    ) -> None:
+    def __init__(self, kind: MemoryKind, name: str, size: MemorySize, *, data: bool = True) -> None:
         self.kind = kind
         self.name = name
-        self.total_bytes = total_bytes
-        self.reserved_bytes = reserved_bytes
-        self.alignment_bytes = alignment_bytes
+        self.size = size
+        self.usable_bytes = size.usable_bytes
         self.data = data
         self.peak_bytes = 0
         self.used_bytes = 0
@@ -104,17 +93,6 @@ class Memory:
         self._placed: list[Allocation] = []
         # Ranges that were freed while transfers were in flight: fresh buffers there are not poisoned.
         self._in_flight: list[tuple[int, int]] = []
-
-    @classmethod
-    def of(cls, kind: MemoryKind, name: str, size: MemorySize, *, data: bool) -> Memory:
-        """Return a memory of a size, such as that of a board; `data`: with bytes."""
-        total, reserved, alignment = size
-        return Memory(kind, name, total, reserved_bytes=reserved, alignment_bytes=alignment, data=data)
-
-    @property
-    def usable_bytes(self) -> int:
-        """Bytes available to allocations."""
-        return self.total_bytes - self.reserved_bytes
 
     @property
     def live(self) -> tuple[Allocation, ...]:
@@ -134,7 +112,7 @@ class Memory:
 
         Raises `AllocationError`, with the arithmetic, if they do not fit.
         """
-        capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
+        capacity = self.size.rounded(nbytes)
         holes = enumerate(self._holes())
         position, start = next(((k, start) for k, (start, stop) in holes if stop - start >= capacity), (-1, -1))
         if position < 0:
@@ -161,11 +139,11 @@ class Memory:
         be written (`Unit.settle`). Raises `AllocationError` if the range leaves the memory or overlaps another
         allocation.
         """
-        capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
-        if address < 0 or address + nbytes > self.total_bytes:
+        capacity = self.size.rounded(nbytes)
+        if address < 0 or address + nbytes > self.size.total_bytes:
             raise AllocationError(
                 f"{name} of {format_bytes(nbytes)} at byte {group_digits(address)} of {self.name}, which has "
-                f"{group_digits(self.total_bytes)} B"
+                f"{group_digits(self.size.total_bytes)} B"
             )
         position = 0
         for neighbour in self._live:
@@ -271,8 +249,8 @@ class Memory:
 
     def _does_not_fit(self, nbytes: int, capacity: int) -> str:
         rounded = f" (rounded up to {group_digits(capacity)} B)" if capacity != nbytes else ""
-        total, reserved = group_digits(self.total_bytes), group_digits(self.reserved_bytes)
-        less = f" ({total} B less {reserved} B reserved for the compiler)" if self.reserved_bytes else ""
+        total, reserved = group_digits(self.size.total_bytes), group_digits(self.size.reserved_bytes)
+        less = f" ({total} B less {reserved} B reserved for the compiler)" if self.size.reserved_bytes else ""
         return (
             f"{self.kind.value}.alloc of {format_bytes(nbytes)}{rounded} does not fit: "
             f"{group_digits(self.usable_bytes)} B usable in {self.name}{less}, "

@@ -19,8 +19,8 @@ class MemorySize(NamedTuple):
     """
 
     total_bytes: int
-    reserved_bytes: int
-    alignment_bytes: int
+    reserved_bytes: int = 0
+    alignment_bytes: int = 128
 
     @property
     def usable_bytes(self) -> int:

@@ -11,6 +11,7 @@ from mlusim.errors import AccessError
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.allocation import Memory
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.sizes import MemorySize
 from mlusim.memory.view import View
 
 
@@ -49,7 +50,7 @@ def test_rows_equal_those_of_unlimited_integers(
         [data.draw(st.integers(max(-axis.extent, limits.min), min(axis.extent - 1, limits.max))) for axis in columns]
         for _ in range(count)
     ]
-    memory = Memory(MemoryKind.NRAM, "the NRAM", 1 << 10)
+    memory = Memory(MemoryKind.NRAM, "the NRAM", MemorySize(1 << 10))
     index = View.of(
         memory.allocate(np.dtype(dtype).itemsize * count * len(columns), "index", 0),
         (count, len(columns)),
@@ -73,7 +74,7 @@ def test_rows_equal_those_of_unlimited_integers(
 
 @pytest.mark.parametrize(("dtype", "value"), [("i1", -8), ("i4", 7), ("i8", -(1 << 63)), ("u8", (1 << 64) - 1)])
 def test_a_value_outside_its_axis_is_an_error(dtype: str, value: int) -> None:
-    memory = Memory(MemoryKind.NRAM, "the NRAM", 1 << 10)
+    memory = Memory(MemoryKind.NRAM, "the NRAM", MemorySize(1 << 10))
     index = View.of(memory.allocate(np.dtype(dtype).itemsize * 6, "index", 0), (3, 2), np.dtype(dtype))
     index.typed()[...] = [[0, 0], [0, value], [0, 0]]
     axes = tuple(IndexedAxis(extent=7, step=1, start=0, stop=7) for _ in range(2))

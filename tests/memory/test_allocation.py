@@ -12,11 +12,12 @@ from mlusim.hardware import board as board_of
 from mlusim.hardware import presets
 from mlusim.memory.allocation import POISON, Memory, check_usable, fits_message
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.sizes import MemorySize
 from mlusim.units import KIB
 
 
 def nram(total: int = 1024, reserved: int = 0, alignment: int = 128) -> Memory:
-    return Memory(MemoryKind.NRAM, "the NRAM of core 0", total, reserved_bytes=reserved, alignment_bytes=alignment)
+    return Memory(MemoryKind.NRAM, "the NRAM of core 0", MemorySize(total, reserved, alignment))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_capacity_is_total_less_reserved() -> None:
 
 def test_an_allocation_too_large_names_the_sizes() -> None:
     board = board_of("mlu370-x4")
-    memory = Memory(MemoryKind.NRAM, "mlu370-x4", board.nram_bytes, reserved_bytes=board.nram_reserved_bytes)
+    memory = Memory(MemoryKind.NRAM, "mlu370-x4", MemorySize(board.nram_bytes, board.nram_reserved_bytes))
     memory.allocate(100, "small", 0)
     with pytest.raises(
         AllocationError,
@@ -97,7 +98,7 @@ def test_peak_use_stays_after_free() -> None:
 
 @pytest.mark.parametrize("kind", list(MemoryKind))
 def test_fresh_memory_is_poisoned_again_after_free(kind: MemoryKind) -> None:
-    memory = Memory(kind, "m", 1024)
+    memory = Memory(kind, "m", MemorySize(1024))
     one = memory.allocate(100, "one", 0)
     assert (one.bytes() == POISON).all()
     one.bytes()[:] = 0
@@ -177,7 +178,7 @@ def test_writing_an_input() -> None:
 
 
 def test_timing_only_has_sizes_but_no_bytes() -> None:
-    memory = Memory(MemoryKind.GDRAM, "gdram", 1 << 60, data=False)
+    memory = Memory(MemoryKind.GDRAM, "gdram", MemorySize(1 << 60), data=False)
     huge = memory.allocate(1 << 59, "huge", 0)
     assert huge.nbytes == 1 << 59
     with pytest.raises(AccessError, match=r"^huge has a size but no bytes: this run is timing-only; run it with data"):

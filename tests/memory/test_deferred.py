@@ -17,6 +17,7 @@ from mlusim.memory.allocation import Memory
 from mlusim.memory.deferred import Deferred, Piece, _without_copy
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.row_copy import RowCopy
+from mlusim.memory.sizes import MemorySize
 from mlusim.memory.view import View
 
 ROWS, WIDTH, COPIED = 24, 16, 8
@@ -206,7 +207,7 @@ def test_an_output_that_is_loaded_again_is_copied_at_once() -> None:
 
 
 def memory_of(nbytes: int) -> tuple[Memory, Deferred]:
-    memory = Memory(MemoryKind.NRAM, "the NRAM", nbytes)
+    memory = Memory(MemoryKind.NRAM, "the NRAM", MemorySize(nbytes))
     memory.deferred = Deferred(memory)
     memory.held_bytes(0, nbytes)[:] = 0
     return memory, memory.deferred
@@ -269,7 +270,7 @@ def test_a_copy_writes_what_it_reads_and_forgets_what_it_overwrites() -> None:
 
 
 def rows_in_gdram(count: int) -> View:
-    allocation = Memory(MemoryKind.GDRAM, "the GDRAM", 128).allocate(2 * count, "rows", 1)
+    allocation = Memory(MemoryKind.GDRAM, "the GDRAM", MemorySize(128)).allocate(2 * count, "rows", 1)
     return View.of(allocation, (count, 2), np.dtype(np.uint8))
 
 

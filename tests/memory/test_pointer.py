@@ -8,12 +8,13 @@ import pytest
 from mlusim.errors import AccessError, InputError
 from mlusim.memory.allocation import Memory
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.sizes import MemorySize
 from mlusim.memory.view import Pointer, View
 
 
 @pytest.fixture
 def view() -> View:
-    allocation = Memory(MemoryKind.GDRAM, "gdram", 4096).allocate(240, "input", 0)
+    allocation = Memory(MemoryKind.GDRAM, "gdram", MemorySize(4096)).allocate(240, "input", 0)
     return View.of(allocation, (3, 20), np.dtype(np.float32))
 
 

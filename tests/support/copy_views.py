@@ -10,6 +10,7 @@ import numpy as np
 from mlusim.memory.allocation import Memory
 from mlusim.memory.copy_shape import CopyShape, view_copy_shape
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.sizes import MemorySize
 from mlusim.memory.view import View
 
 GDRAM, NRAM, WRAM, SRAM, LDRAM = (
@@ -24,7 +25,7 @@ UNIT = 64
 
 def buffer(kind: MemoryKind, shape: tuple[int, ...], dtype: Any = np.uint8, capacity: int = 1 << 40) -> View:
     dtype = np.dtype(dtype)
-    memory = Memory(kind, kind.value, capacity, data=False)
+    memory = Memory(kind, kind.value, MemorySize(capacity), data=False)
     nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
     return View.of(memory.allocate(nbytes, f"the {kind.value} buffer", 0), shape, dtype)
 

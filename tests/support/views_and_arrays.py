@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mlusim.memory.allocation import Memory
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.sizes import MemorySize
 from mlusim.memory.view import View
 
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
@@ -17,7 +18,7 @@ SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
 def view_and_array(shape: tuple[int, ...], dtype: Any = np.int32, name: str = "x") -> tuple[View, np.ndarray[Any, Any]]:
     """A view of distinct elements, and the same as a NumPy array."""
     array = np.arange(int(np.prod(shape)), dtype=np.int64).astype(dtype).reshape(shape)
-    allocation = Memory(MemoryKind.NRAM, "nram", 1 << 16).allocate(array.nbytes, name, 0)
+    allocation = Memory(MemoryKind.NRAM, "nram", MemorySize(1 << 16)).allocate(array.nbytes, name, 0)
     allocation.bytes()[:] = np.frombuffer(array.tobytes(), np.uint8)
     return View.of(allocation, shape, np.dtype(dtype)), array
 

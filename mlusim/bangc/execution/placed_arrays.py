@@ -17,6 +17,7 @@ from mlusim.errors import AllocationError
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.reused import Bytes
+from mlusim.memory.sizes import MemorySize
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
@@ -175,7 +176,7 @@ class PlacedArrays:
         if kind in self._absent and start + size > ARENA_BYTES:
             # An error on the cores that have the memory.
             return memory.place(offset, 1, name, _NO_RECORD, None)
-        if offset + size > memory.total_bytes or start + size > ARENA_BYTES:
+        if offset + size > memory.size.total_bytes or start + size > ARENA_BYTES:
             raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
         if kind == SRAM and not self._core.cluster_dim and _is_in_use(memory, offset, size):
             raise_at(*declared, AllocationError(_IN_USE.format(name=name, memory=memory.name)))
@@ -224,7 +225,7 @@ class PlacedArrays:
         return (
             f"the {KINDS[kind].value.upper()} arrays of {self._module.path.name} take {group_digits(total)} B "
             f"({parts}, each from a multiple of {alignment} B on) and {memory.name} has "
-            f"{group_digits(memory.total_bytes)} B: make an array smaller, or let functions share one"
+            f"{group_digits(memory.size.total_bytes)} B: make an array smaller, or let functions share one"
         )
 
 
@@ -242,4 +243,4 @@ def _is_in_use(memory: Memory, address: int, nbytes: int) -> bool:
 def _no_memory(cluster: int, kind: int) -> Memory:
     """Return a stand-in memory for arrays in NRAM and WRAM on a memory core, which have addresses but no use."""
     name = f"the {KINDS[kind].value.upper()} that the memory core of cluster {cluster} does not have"
-    return Memory(KINDS[kind], name, ARENA_BYTES, alignment_bytes=1)
+    return Memory(KINDS[kind], name, MemorySize(ARENA_BYTES, alignment_bytes=1))

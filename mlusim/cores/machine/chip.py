@@ -65,9 +65,8 @@ class Cluster:
         self.index = index
         sram_rate = board.sram_bandwidth_bytes_per_s / PS_PER_S
         self.sram_link = QuickLink(chip.environment, LinkLimits(sram_rate, [sram_rate]))
-        self.sram = Memory.of(
-            MemoryKind.SRAM, sram_name(board.name, index), chip.memory_sizes[MemoryKind.SRAM], data=chip.data
-        )
+        sram_size = chip.memory_sizes[MemoryKind.SRAM]
+        self.sram = Memory(MemoryKind.SRAM, sram_name(board.name, index), sram_size, data=chip.data)
         # Copies by the memory core that other cores of the cluster may still join, by call.
         self.shared_copies: dict[Any, list[SharedCopy]] = {}
         # The union that occupies the whole cluster, even after some of its tasks have ended.
@@ -171,8 +170,8 @@ class Chip:
             ),
         )
         self.memory_sizes = memory_sizes(board)
-        gdram_bytes = self.memory_sizes[MemoryKind.GDRAM]
-        self.gdram = Memory.of(MemoryKind.GDRAM, f"the GDRAM of {board.name}", gdram_bytes, data=data)
+        gdram_size = self.memory_sizes[MemoryKind.GDRAM]
+        self.gdram = Memory(MemoryKind.GDRAM, f"the GDRAM of {board.name}", gdram_size, data=data)
         self.quiet = copy_context()
         self.quiet.run(np.seterr, all="ignore")
         self.rows_cost = lru_cache(maxsize=1024)(partial(rows_cost, board))
