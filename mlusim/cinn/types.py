@@ -5,32 +5,14 @@ Each is an object with a NumPy dtype, accepted by `mlusim.dtypes.dtype_of` and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-from mlusim.dtypes import (
-    BFLOAT16,
-    BOOL,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    UINT8,
-    UINT16,
-    UINT32,
-    UINT64,
-    Dtype,
-)
+from mlusim.dtypes import BFLOAT16, BOOL, FLOAT16, Dtype, dtype_of
 from mlusim.errors import InputError, shown
 
-_FLOATS = {16: FLOAT16, 32: FLOAT32, 64: FLOAT64}
-_INTS = {8: INT8, 16: INT16, 32: INT32, 64: INT64}
-_UINTS = {8: UINT8, 16: UINT16, 32: UINT32, 64: UINT64}
+_WIDTHS = {"Float": (16, 32, 64), "Int": (8, 16, 32, 64), "UInt": (8, 16, 32, 64)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +33,17 @@ class Type:
 
 def Float(bits: int) -> Type:
     """A float of 16, 32 or 64 bits. Raises `InputError` for any other width."""
-    return _type_of_width("Float", bits, _FLOATS)
+    return _type_of_width("Float", bits)
 
 
 def Int(bits: int) -> Type:
     """A signed integer of 8, 16, 32 or 64 bits. Raises `InputError` for any other width."""
-    return _type_of_width("Int", bits, _INTS)
+    return _type_of_width("Int", bits)
 
 
 def UInt(bits: int) -> Type:
     """An unsigned integer of 8, 16, 32 or 64 bits. Raises `InputError` for any other width."""
-    return _type_of_width("UInt", bits, _UINTS)
+    return _type_of_width("UInt", bits)
 
 
 def Bool() -> Type:
@@ -79,8 +61,8 @@ def Float16() -> Type:
     return Type(FLOAT16, "Float16()")
 
 
-def _type_of_width(kind: str, bits: Any, known: Mapping[int, Dtype]) -> Type:
-    if not isinstance(bits, Integral) or bits not in known:
-        widths = ", ".join(map(str, known))
+def _type_of_width(kind: str, bits: Any) -> Type:
+    if not isinstance(bits, Integral) or bits not in _WIDTHS[kind]:
+        widths = ", ".join(map(str, _WIDTHS[kind]))
         raise InputError(f"{kind}({shown(bits)}): there are {kind} types of {widths} bits")
-    return Type(known[int(bits)], f"{kind}({bits})")
+    return Type(dtype_of(f"{kind.lower()}{bits}"), f"{kind}({bits})")

@@ -10,23 +10,7 @@ from enum import IntEnum
 from operator import index
 from typing import Any
 
-from mlusim.dtypes import (
-    BFLOAT16,
-    BOOL,
-    COMPLEX64,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    UINT8,
-    UINT16,
-    UINT32,
-    UINT64,
-    Dtype,
-)
+from mlusim.dtypes import Dtype, dtype_of
 
 
 class mluOpStatus_t(IntEnum):
@@ -103,22 +87,24 @@ class cnrtMemTransDir_t(IntEnum):
     cnrtMemcpyNoDirection = 5
 
 
-_D = mluOpDataType_t
 ELEMENT_TYPES: dict[mluOpDataType_t, Dtype] = {
-    _D.MLUOP_DTYPE_HALF: FLOAT16,
-    _D.MLUOP_DTYPE_FLOAT: FLOAT32,
-    _D.MLUOP_DTYPE_INT8: INT8,
-    _D.MLUOP_DTYPE_INT16: INT16,
-    _D.MLUOP_DTYPE_INT32: INT32,
-    _D.MLUOP_DTYPE_UINT8: UINT8,
-    _D.MLUOP_DTYPE_BOOL: BOOL,
-    _D.MLUOP_DTYPE_INT64: INT64,
-    _D.MLUOP_DTYPE_UINT32: UINT32,
-    _D.MLUOP_DTYPE_UINT64: UINT64,
-    _D.MLUOP_DTYPE_UINT16: UINT16,
-    _D.MLUOP_DTYPE_DOUBLE: FLOAT64,
-    _D.MLUOP_DTYPE_COMPLEX_FLOAT: COMPLEX64,
-    _D.MLUOP_DTYPE_BFLOAT16: BFLOAT16,
+    mluOpDataType_t[f"MLUOP_DTYPE_{name}"]: dtype_of(dtype)
+    for name, dtype in {
+        "BOOL": "bool",
+        "INT8": "int8",
+        "INT16": "int16",
+        "INT32": "int32",
+        "INT64": "int64",
+        "UINT8": "uint8",
+        "UINT16": "uint16",
+        "UINT32": "uint32",
+        "UINT64": "uint64",
+        "HALF": "float16",
+        "BFLOAT16": "bfloat16",
+        "FLOAT": "float32",
+        "DOUBLE": "float64",
+        "COMPLEX_FLOAT": "complex64",
+    }.items()
 }
 """The element type of each data type that mlusim supports."""
 

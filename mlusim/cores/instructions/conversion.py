@@ -20,48 +20,28 @@ from mlusim.cores.compute.convert import convert as convert_array
 from mlusim.cores.instructions.record import ANY, Extent, Instruction, Match, Operand, Overlap, same_size
 from mlusim.cores.instructions.rounding import narrow
 from mlusim.cores.instructions.vector_library import vector_casts
-from mlusim.dtypes import (
-    BFLOAT16,
-    FLOAT16,
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    UINT8,
-    UINT16,
-    UINT32,
-    UINT64,
-    Dtype,
-    is_float,
-    is_integer,
-)
+from mlusim.dtypes import FLOAT32, INT64, Dtype, dtype_of, is_float, is_integer
 from mlusim.errors import shown
 
 ROUNDINGS = tuple(ROUND)
 
-# BANG C's names of element types in the names of its conversions.
+# BANG C's names of element types in the names of its conversions; fix8 and fix16 are integers with a scale.
 TYPE_WORDS: Mapping[str, Dtype] = {
-    "half": FLOAT16,
-    "float": FLOAT32,
-    "bfloat16": BFLOAT16,
-    "int8": INT8,
-    "char": INT8,
-    "uint8": UINT8,
-    "uchar": UINT8,
-    "int16": INT16,
-    "short": INT16,
-    "uint16": UINT16,
-    "ushort": UINT16,
-    "int32": INT32,
-    "int": INT32,
-    "uint32": UINT32,
-    "uint": UINT32,
-    "int64": INT64,
-    "uint64": UINT64,
-    # Integers with a scale.
-    "fix8": INT8,
-    "fix16": INT16,
+    word: dtype_of(name)
+    for name, words in {
+        "float16": ("half",),
+        "float32": ("float",),
+        "bfloat16": ("bfloat16",),
+        "int8": ("int8", "char", "fix8"),
+        "uint8": ("uint8", "uchar"),
+        "int16": ("int16", "short", "fix16"),
+        "uint16": ("uint16", "ushort"),
+        "int32": ("int32", "int"),
+        "uint32": ("uint32", "uint"),
+        "int64": ("int64",),
+        "uint64": ("uint64",),
+    }.items()
+    for word in words
 }
 _WORDS = "|".join(sorted(TYPE_WORDS, key=len, reverse=True))
 _NAME = re.compile(rf"^(?:__)?(?:bang_)?({_WORDS})2({_WORDS})(?:_({'|'.join(ROUNDINGS)}))?$")
