@@ -23,11 +23,10 @@ from simpy.core import EmptySchedule
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
 from mlusim.cores.machine.chip import Chip
-from mlusim.cores.tasks.closing import close_forgotten
 from mlusim.cores.tasks.launch import Job, Launch, Queue
 from mlusim.cores.tasks.launch_checks import as_grid, clusters_of, kernel_name
 from mlusim.cores.tasks.source_line import hide_internals
-from mlusim.cores.tasks.unawaited import watch_discarded
+from mlusim.cores.tasks.unawaited import close_forgotten, watch_discarded
 from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board

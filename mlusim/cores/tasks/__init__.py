@@ -8,6 +8,5 @@ Execution:
 Errors:
   kernel_errors            errors of kernels, located at their lines by `source_line`
   foreign_names            names of other kernel languages, for the errors about unknown names
-  unawaited, endless       forgotten awaits; tasks without end
-  closing                  the coroutines of a run that an error has ended
+  unawaited, endless       coroutines that are never awaited; tasks without end
 """

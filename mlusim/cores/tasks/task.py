@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from mlusim.cores.machine.pipe import Transfer
 from mlusim.cores.scratch import Scratch
 from mlusim.cores.synchronisation.ordering import ALL_PIPES
-from mlusim.cores.tasks.closing import close_task
 from mlusim.cores.tasks.kernel_errors import (
     Abandoned,
     foreign_awaitable,
@@ -23,7 +22,7 @@ from mlusim.cores.tasks.kernel_errors import (
     too_many_operations,
 )
 from mlusim.cores.tasks.source_line import kernel_line, open_loop_state
-from mlusim.cores.tasks.unawaited import forgotten, unstarted
+from mlusim.cores.tasks.unawaited import close_task, forgotten, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import AwaitError, KernelError
 from mlusim.log import IO, MOVE, NONE, VECTOR

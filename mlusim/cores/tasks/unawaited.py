@@ -1,4 +1,4 @@
-"""Detection of coroutines that a kernel creates and never awaits.
+"""Coroutines that a kernel creates and never awaits: errors while it runs; after an error, they are closed.
 
 Methods of the core have their own check (`cores.tasks.waiting`). For a kernel's own coroutine functions there are
 two: while a kernel runs, coroutines of which Python warns that they were never awaited, as it discards them; and when a
@@ -19,6 +19,8 @@ from mlusim.files import source_name
 
 # The function of `warnings` that Python calls for a coroutine that was never awaited.
 _WARN = "_warn_unawaited_coroutine"
+# Each `await` in a `finally` survives one `close`.
+_CLOSING_ATTEMPTS = 100
 
 
 def forgotten(name: str, file: str, line: int) -> AwaitError:
@@ -70,3 +72,38 @@ def unstarted(frame: FrameType | None) -> list[CoroutineType[Any, Any, Any]]:
     """Return the coroutines in variables of a frame that were never started."""
     variables = frame.f_locals.values() if frame is not None else ()
     return [v for v in variables if isinstance(v, CoroutineType) and getcoroutinestate(v) == CORO_CREATED]
+
+
+def close_forgotten(error: BaseException) -> None:
+    """Close coroutines in the frames of an error that were created and never awaited.
+
+    Otherwise Python would warn about them when the error is deleted, far from the run.
+    """
+    visited: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
+        traceback = current.__traceback__
+        while traceback is not None:
+            _close_unstarted(traceback.tb_frame)
+            traceback = traceback.tb_next
+        current = current.__cause__ or current.__context__
+
+
+def close_task(coroutine: Any) -> None:
+    """Close a suspended kernel, even if it catches the exception."""
+    suspended = coroutine
+    while (frame := getattr(suspended, "cr_frame", None)) is not None:
+        _close_unstarted(frame)
+        suspended = suspended.cr_await
+    for _ in range(_CLOSING_ATTEMPTS):
+        try:
+            coroutine.close()
+        except Exception:  # noqa: BLE001, S112 - a `finally` on a board that has stopped must not hide why it stopped
+            continue
+        return
+
+
+def _close_unstarted(frame: FrameType) -> None:
+    for coroutine in unstarted(frame):
+        coroutine.close()
