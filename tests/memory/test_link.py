@@ -11,30 +11,14 @@ from hypothesis import strategies as st
 
 from fluid_link import Wish, fluid, port_then_link
 from mlusim.memory.clock import Clock
-from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, Flow, LinkCost, LinkLimits
+from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, LinkLimits
 from mlusim.memory.link import Link
 from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled
+from recorded_flows import Recorded, ends_on
 
 pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot be a base class here")
-
-
-class Recorded(Flow):
-    """A transfer that records when it completes, and may then begin another one."""
-
-    __slots__ = ("ended", "following", "link", "number")
-
-    def __init__(self, link: Link, number: int, wish: Wish, ended: dict[int, int]) -> None:
-        self.cost, self.port = LinkCost(wish.work, wish.limit, wish.ratio, wish.traffic), link.ports[wish.port]
-        self.link, self.number, self.ended = link, number, ended
-        self.following: Recorded | None = None
-
-    def done(self, now: int) -> None:
-        assert self.number not in self.ended
-        self.ended[self.number] = now
-        if self.following is not None:
-            self.link.join(self.following, now, now)
 
 
 def run(
@@ -42,17 +26,7 @@ def run(
 ) -> dict[int, int]:
     """When each transfer is done on the link of a board."""
     clock = Clock()
-    link = dram_link(clock, LinkLimits(rate, ports, mixed, mixing_ps, latency_growth=growth))
-    ended: dict[int, int] = {}
-
-    def join(flow: Flow) -> Any:
-        return lambda _: link.join(flow, clock.now, clock.now)
-
-    for number, wish in enumerate(wishes):
-        clock.after(wish.at_ps, join(Recorded(link, number, wish, ended)))
-    clock.run()
-    assert len(ended) == len(wishes)
-    return ended
+    return ends_on(dram_link(clock, LinkLimits(rate, ports, mixed, mixing_ps, latency_growth=growth)), clock, wishes)
 
 
 def max_min(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
@@ -317,24 +291,13 @@ def test_the_shortcut_for_uncontended_transfers_changes_no_time(
         for number, (work, limit, traffic, think_ps) in enumerate(copies):
             # Each core does its copies one after the other, as soon as it has thought.
             core = number % cores
-            after = Delayed(link, number, Wish(0, work, limit, core % 2, traffic=traffic), ended)
-            after.delay_ps = latency_ps + think_ps
+            copy = Wish(0, work, limit, core % 2, traffic=traffic)
+            after = Recorded(link, number, copy, ended, start_up_ps=latency_ps + think_ps)
             if core in last:
                 last[core].following = after
             else:
-                link.join(after, after.delay_ps, 0)
+                link.join(after, after.start_up_ps, 0)
             last[core] = after
         clock.run()
         ends.append(ended)
     assert ends[0] == ends[1]
-
-
-class Delayed(Recorded):
-    """One that starts up before it joins."""
-
-    __slots__ = ("delay_ps",)
-
-    def done(self, now: int) -> None:
-        self.ended[self.number] = now
-        if self.following is not None:
-            self.link.join(self.following, now + self.following.delay_ps, now)

@@ -7,36 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluid_link import Wish
 from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.memory.clock import Clock
-from mlusim.memory.flow import READ, WRITE, Flow, LinkCost, LinkLimits, weights
+from mlusim.memory.flow import READ, WRITE, Flow, LinkLimits, weights
 from mlusim.memory.link import Link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.view import View
 from mlusim.units import KIB
 from mlusim.version import is_compiled
+from recorded_flows import ends_on
 
 pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot be a base class here")
 
 
-class Recorded(Flow):
-    __slots__ = ("ended",)
-
-    def __init__(self, link: Link, work: float, traffic: int = READ) -> None:
-        self.cost, self.port = LinkCost(work, 1.0, 1.0, traffic), link.ports[0]
-        self.ended = -1
-
-    def done(self, now: int) -> None:
-        self.ended = now
-
-
-def run(link: Link, clock: Clock, flows: list[Recorded]) -> list[int]:
-    for flow in flows:
-        link.join(flow, clock.now, clock.now)
-    clock.run()
-    return [flow.ended for flow in flows]
+def run(link: Link, clock: Clock, works: list[float], traffic: int = READ) -> list[int]:
+    """When each of some transfers that join now is done."""
+    ended = ends_on(link, clock, [Wish(clock.now, work, 1.0, traffic=traffic) for work in works], ahead=True)
+    return [ended[number] for number in range(len(works))]
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=40), st.sampled_from([0.0, 0.1, 0.3, 0.6]))
@@ -44,15 +34,15 @@ def run(link: Link, clock: Clock, flows: list[Recorded]) -> list[int]:
 def test_weights_do_not_change_the_total_rate_of_a_full_link(works: list[int], spread: float) -> None:
     clock = Clock()
     link = QuickLink(clock, LinkLimits(0.02, [1e9], spread=spread))
-    ends = run(link, clock, [Recorded(link, 100.0 * work) for work in works])
+    ends = run(link, clock, [100.0 * work for work in works])
     assert max(ends) == pytest.approx(sum(works) * 100 / 0.02, abs=len(works) + 1)
 
 
 def test_only_concurrent_transfers_are_weighted() -> None:
     alone, many = Clock(), Clock()
     first, second = (QuickLink(clock, LinkLimits(0.02, [1e9], spread=0.3)) for clock in (alone, many))
-    assert run(first, alone, [Recorded(first, 1000)]) == [50_000]
-    ends = run(second, many, [Recorded(second, 1000) for _ in range(8)])
+    assert run(first, alone, [1000]) == [50_000]
+    ends = run(second, many, [1000] * 8)
     assert len(set(ends)) == 8
 
 
@@ -69,9 +59,9 @@ def test_a_tiny_access_does_not_trigger_the_mixing_factor() -> None:
     for nbytes in (2, 10_000):
         clock = Clock()
         link = QuickLink(clock, LinkLimits(1.0, [1e9], mixed_factor=0.5, mixing_ps=10**9, mixing_reach=4.0))
-        run(link, clock, [Recorded(link, nbytes)])
+        run(link, clock, [nbytes])
         start = clock.now
-        ends[nbytes] = run(link, clock, [Recorded(link, 20_000, WRITE)])[0] - start
+        ends[nbytes] = run(link, clock, [20_000], WRITE)[0] - start
     assert ends[2] == pytest.approx(20_000, abs=10)
     # Mixed throughout: four times 10 000 picoseconds cover the write at half the rate.
     assert ends[10_000] == pytest.approx(40_000, abs=10)

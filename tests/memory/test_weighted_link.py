@@ -10,34 +10,20 @@ from hypothesis import strategies as st
 
 from fluid_link import Wish, fluid, port_then_link
 from mlusim.memory.clock import Clock
-from mlusim.memory.flow import READ, Flow, LinkCost, LinkLimits, weights
+from mlusim.memory.flow import LinkLimits, weights
 from mlusim.memory.link import Link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled
+from recorded_flows import Recorded, ends_on
 
 pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot be a base class here")
-
-
-class Recorded(Flow):
-    __slots__ = ("ended",)
-
-    def __init__(self, link: Link, wish: Wish) -> None:
-        self.cost, self.port = LinkCost(wish.work, wish.limit, 1.0, READ), link.ports[wish.port]
-        self.ended = -1
-
-    def done(self, now: int) -> None:
-        self.ended = now
 
 
 def run(rate: float, ports: list[float], wishes: list[Wish], spread: float) -> list[int]:
     """When each transfer is done; they join in the order of the list."""
     clock = Clock()
-    link = QuickLink(clock, LinkLimits(rate, ports, spread=spread))
-    flows = [Recorded(link, wish) for wish in wishes]
-    for flow, wish in zip(flows, wishes, strict=True):
-        link.join(flow, wish.at_ps, 0)
-    clock.run()
-    return [flow.ended for flow in flows]
+    ended = ends_on(QuickLink(clock, LinkLimits(rate, ports, spread=spread)), clock, wishes, ahead=True)
+    return [ended[number] for number in range(len(wishes))]
 
 
 wish_lists = st.lists(
@@ -113,14 +99,13 @@ def test_a_large_copy_beside_tiny_ones_goes_at_the_rate_of_its_port(spread: floa
 def test_a_long_transfer_that_changes_clocks_keeps_the_heaps_short() -> None:
     clock = Clock()
     link = Link(clock, LinkLimits(1.0, [10.0], spread=0.25))
-    flows = [Recorded(link, Wish(0, 1e6, 0.5, 0))]
-    flows += [Recorded(link, Wish(0, 100 + number % 7, 0.4, 0)) for number in range(2000)]
-    link.join(flows[0], 0, 0)
+    wishes = [Wish(0, 1e6, 0.5), *(Wish(150 * number, 100 + number % 7, 0.4) for number in range(2000))]
+    ended: dict[int, int] = {}
     longest = 0
-    for number, flow in enumerate(flows[1:]):
-        link.join(flow, 150 * number, 0)
+    for number, wish in enumerate(wishes):
+        link.join(Recorded(link, number, wish, ended), wish.at_ps, 0)
     while clock.peek() != float("inf"):
         clock.step()
         longest = max(longest, len(link._capped) + len(link._sharing))
-    assert all(flow.ended > 0 for flow in flows)
+    assert len(ended) == len(wishes)
     assert longest < 60
