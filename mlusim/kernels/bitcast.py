@@ -1,4 +1,4 @@
-"""Bitwise copies: bitcast_convert, cast to the same type, reverse of no axis.
+"""Bitwise copies: bitcast_convert, and casts to the same type.
 
   copy_tiles   (x, out, plan): copy the bytes of x to out
 

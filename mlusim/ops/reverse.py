@@ -132,9 +132,8 @@ def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis
 
 
 def _plan_sequence(
-    board: Board, strategy: str, x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int
+    board: Board, strategy: str, x: Tensor, _seq_lengths: Tensor, *, seq_axis: int, batch_axis: int
 ) -> Plan:
-    del seq_lengths
     return plan_reverse_sequence(
         board, x.shape, *_sequence_axes(x.name, x.shape, seq_axis, batch_axis), x.dtype.itemsize, strategy
     )

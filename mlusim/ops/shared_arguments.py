@@ -56,9 +56,8 @@ def extent(shape: tuple[int, ...], axis: Any) -> int:
     return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else 1
 
 
-def one_tensor(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def one_tensor(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, _options: Options) -> list[Array]:
     """Return example inputs of an operator with one tensor."""
-    del options
     return [draw.elements(shape, dtype)]
 
 

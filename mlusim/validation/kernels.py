@@ -150,8 +150,7 @@ async def transpose(core: Core, x: View, out: View, height: int, width: int) -> 
     def load(k: int, top: int, left: int, h: int, w: int) -> None:
         core.memcpy_async(tall[k][: h * w].reshape(h, w), x[top : top + h, left : left + w])
 
-    def compute(k: int, top: int, left: int, h: int, w: int) -> None:
-        del top, left
+    def compute(k: int, _top: int, _left: int, h: int, w: int) -> None:
         core.transpose(wide[k][: h * w].reshape(w, h), tall[k][: h * w].reshape(h, w))
 
     def store(k: int, top: int, left: int, h: int, w: int) -> None:

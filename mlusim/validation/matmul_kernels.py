@@ -72,8 +72,7 @@ async def matmul_pipelined(core: Core, a: View, b: View, out: View, rows: int) -
     def load(k: int, start: int, stop: int) -> None:
         core.memcpy_async(left[k], a[start:stop])
 
-    def compute(k: int, start: int, stop: int) -> None:
-        del start, stop
+    def compute(k: int, *_: int) -> None:
         core.matmul(result[k], left[k], right)
 
     def store(k: int, start: int, stop: int) -> None:

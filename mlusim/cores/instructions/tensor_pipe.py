@@ -26,10 +26,11 @@ SOURCES: Types = {INT8: SERIES_2XX, INT16: SERIES_2XX, FLOAT16: SERIES_3XX, FLOA
 RESULTS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, INT16: SERIES_2XX, INT32: SERIES_2XX}
 RESULT = Operand("dst", Match.FREE, RESULTS)
 # ASSUMED: integers of 32 bits are multiplied by integers of 16 bits as two products of their halves, as the vendor's
-# headers describe; these halves are made, and their products added, in scalar loops. Each iteration loads or stores
-# NRAM that often; the work on a number is charged as that of an ordinary loop of C++.
+# headers describe. Scalar loops split each number of the source, and add the two products of each result.
 SPLIT_SOURCES: Types = {**SOURCES, INT32: SERIES_2XX}
-_SPLIT_ACCESSES, _JOIN_ACCESSES = 7, 3
+# Loads and stores of NRAM in an iteration of these loops; each is charged with one ordinary operation.
+_SPLIT_ACCESSES = 7
+_JOIN_ACCESSES = 3
 KERNEL = Operand("kernel", Match.FREE, SOURCES, memory="wram")
 # Fields of every instruction that runs on it.
 TENSOR_PIPE: dict[str, Any] = {"group": "Tensor", "overlap": Overlap.APART, "tensor": True, "multiple_2xx": 64}

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.machine.chip import Chip
 
-# The interval between checks of a task, and the number of operations of a run that only read, as fractions of the
-# operations that a task may issue.
-_CHECKS, _SHARE, _MIN_READS = 250, 25, 10_000
+# A task is checked this often until it has issued the operations that it may.
+_CHECKS = 250
+# A run polls if this fraction, 1/n, of those operations, and at least so many, have only read.
+_SHARE = 25
+_MIN_READS = 10_000
 # Distinct elements that one task may poll: a task that reads more of them iterates over memory, and ends.
 _MAX_POLLED = 16
 # Distinct combinations of operands of one task in a run that is refused because it repeats itself.

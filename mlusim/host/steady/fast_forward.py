@@ -21,11 +21,14 @@ _UNIT_TIMES = ("vector_free_ps", "vector_record", "compute_copied_ps", "compute_
 # Iterations that are issued after skipped ones: the first two may use variables of skipped iterations, and the third is
 # compared with the expected one.
 _ISSUED = BEFORE + 1
-# The fewest iterations worth skipping; the number of parts that are skipped, with some iterations issued in between.
-_FEWEST, _PARTS = 4, 4
-# The first part is shorter, by a different length for each task: together, the iterations that are issued and compared
-# are spread over the whole loop. Multiples of the golden ratio are spread evenly, however many there are.
-_GOLDEN, _SHORTEST = (5**0.5 - 1) / 2, 12
+# Skipping fewer iterations is not worth it.
+_FEWEST = 4
+# Iterations are skipped in this many parts, with `_ISSUED` iterations between them.
+_PARTS = 4
+# The length of the first part differs by task, by multiples of the golden ratio, which are evenly distributed: so the
+# iterations that are issued and compared are spread over the whole loop.
+_GOLDEN_RATIO = (5**0.5 - 1) / 2
+_SHORTEST_FIRST_PART = 12
 
 
 class FastForward:
@@ -51,14 +54,14 @@ class FastForward:
         self.first = NONE
         self.failed = self.done = False
         self._iterations = iterations
-        # The iteration after the last one to skip; of the iterations after skipped ones, the number issued, and the
-        # expected records.
+        # The iteration after the last one to skip.
         self._end_iteration = 0
+        # Iterations issued since the last part, and the records expected of them.
         self._issued = 0
         self._expected: Array | None = None
         # The most iterations of the next part, with those issued after it.
-        part = issuer.task.index * _GOLDEN % 1 * iterations / _PARTS
-        self._longest = max(int(part), _SHORTEST) + _ISSUED
+        part = issuer.task.index * _GOLDEN_RATIO % 1 * iterations / _PARTS
+        self._longest = max(int(part), _SHORTEST_FIRST_PART) + _ISSUED
         # In a declared loop, `skip` begins, unless the kernel has left the loop.
         issuer.at_check = self._begin_before_operation
         issuer.next_check = issuer.task.operations

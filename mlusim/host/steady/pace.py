@@ -17,14 +17,16 @@ from mlusim.arrays import Integers, Numbers
 
 # Standard deviations of a statistical bound.
 _SURE = 3.0
-# Parts of the measured time, and the numbers of consecutive ones whose paces are compared.
-_PARTS, _LENGTHS = 32, (1, 2, 4, 8)
+# The measured time is divided into this many parts; the paces of so many consecutive ones are compared.
+_PARTS = 32
+_LENGTHS = (1, 2, 4, 8)
 _UNSURE_GROWTH = 0.2
 # Numbers of consecutive parts in which the drift is measured.
 _DRIFT_LENGTHS = (4, 8, 16, 32)
 # Leads grow with the square root of the number of periods if these are independent, and in proportion to it if each
 # task has a pace of its own, such as one whose rows are not aligned. The exponent in a run is measured.
-_GROWTH, _MAX_GROWTH = 0.5, 1.0
+_GROWTH = 0.5
+_MAX_GROWTH = 1.0
 # Simulated ends of a run.
 _ENDS = 200
 

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 BEFORE = 2
 # Numbers of buffers that a loop may use in turn.
 _BUFFERS = (1, 2, 3, 4, 6, 8)
-# Iterations of a task from which classes are determined: not the first ones, which may differ, and only the latest.
-_WARM, _LATEST = 4, 96
-# The number of successive unknown iterations that ends the regular ones; costs that differ by less than this fraction
-# count as equal.
-_UNKNOWN, _SAME_COST = 8, 2 * SAME_COST
-_ALLOCATIONS, _OFFSETS = ("dst_alloc", "a_alloc", "b_alloc"), ("dst_offset", "a_offset", "b_offset")
+# Classes are determined from the latest iterations of a task, without its first ones, which may differ.
+_WARM = 4
+_LATEST = 96
+# The regular iterations end before this many successive unknown ones.
+_UNKNOWN = 8
+# Costs that differ by less than this fraction count as equal.
+_SAME_COST = 2 * SAME_COST
+_ALLOCATIONS = ("dst_alloc", "a_alloc", "b_alloc")
+_OFFSETS = ("dst_offset", "a_offset", "b_offset")
 
 
 class PredictedIterations:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from mlusim.cores.tasks.task import Task
 
 
-# Periods that a task executes before it counts as steady, periods then measured, and periods simulated at its end.
-WARM, MEASURED, LEFT = 4, 16, 4
+# Periods that a task executes before it counts as steady, those that are then measured, and those at its end that are
+# always simulated.
+WARM = 4
+MEASURED = 16
+LEFT = 4
 # A port that transfers for at least this fraction of the time counts as full.
 _FULL = 0.9
 # A copy that takes longer than alone by more than this factor shares its link.

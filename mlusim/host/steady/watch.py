@@ -43,9 +43,11 @@ _FOLLOW = 0.05
 _PHASE = 0.25
 # A skip is begun only if its expected error is at most this fraction of the allowed one.
 _RESERVE = 0.9
-# Events between two looks at the tasks: at first, then relative to the events so far; and the number of operations of
-# each task below which a look is useless.
-_FIRST_EVENTS, _MORE_EVENTS, _FEWEST = 500, 0.6, 2 * (WARM + MEASURED)
+# Events before the first look at the tasks, and between later ones, relative to the events so far.
+_FIRST_EVENTS = 500
+_MORE_EVENTS = 0.6
+# A look is useless if most tasks have issued fewer operations.
+_FEWEST = 2 * (WARM + MEASURED)
 _NO_PACE = "its tasks do not settle at one pace"
 _FOLLOWED = "what follows its loops depends on how its tasks overtake each other in them"
 _DRIFT = "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
