@@ -149,9 +149,9 @@ class Program(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click, with a message that lists the commands."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from mlusim.cli.usage_remedies import meant
+            from mlusim.cli.usage_remedies import likely_command
 
-            near = meant(args[0]) or nearest(args[0], self.commands)
+            near = likely_command(args[0]) or nearest(args[0], self.commands)
             raise click.UsageError(f"no command {args[0]!r}; {near}choose one of {', '.join(self.commands)}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -33,7 +33,7 @@ _COMMANDS = {
 }
 
 
-def meant(word: str) -> str:
+def likely_command(word: str) -> str:
     """Return "did you mean `mlusim ...`? " for a word in the place of a command; empty if nothing is known."""
     from mlusim.cli.operators import SUMMARIES
 
@@ -61,7 +61,7 @@ def remedy(error: click.UsageError) -> str:
         return ""
     if isinstance(error, click.NoSuchOption):
         return _other_option(error.ctx, error.option_name)
-    return _shape(error, error.ctx) or _device(error, error.ctx)
+    return _remedy_of_shape(error, error.ctx) or _remedy_of_board(error, error.ctx)
 
 
 def _other_option(context: click.Context, option: str) -> str:
@@ -102,25 +102,25 @@ def _of_compiler(option: str, words: tuple[str, ...]) -> str:
     return ""
 
 
-def _extra(error: click.UsageError, context: click.Context, option: str) -> list[str]:
+def _extra_words(error: click.UsageError, context: click.Context, option: str) -> list[str]:
     """Return the words of a command line that belong to no option, if the command has this option."""
     extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
     takes = any(option in parameter.opts for parameter in context.command.params)
     return extra[1].split() if extra and takes else []
 
 
-def _shape(error: click.UsageError, context: click.Context) -> str:
+def _remedy_of_shape(error: click.UsageError, context: click.Context) -> str:
     """Return the remedy for a shape that is given without its option."""
     from mlusim.inputs import extents_of
 
-    shapes = [word for word in _extra(error, context, "--shape") if extents_of(word)]
+    shapes = [word for word in _extra_words(error, context, "--shape") if extents_of(word)]
     return f"; a shape is given by an option: --shape {shapes[0]}" if shapes else ""
 
 
-def _device(error: click.UsageError, context: click.Context) -> str:
+def _remedy_of_board(error: click.UsageError, context: click.Context) -> str:
     """Return the remedy for a board that is named without its option."""
     from mlusim.cli.option_types import board_names
 
-    words = _extra(error, context, "--device")
+    words = _extra_words(error, context, "--device")
     boards = [word for word in words if word.lower() in board_names() or word.endswith(".toml")]
     return f"; a board is named by an option: --device {boards[0]}" if boards else ""

@@ -13,7 +13,7 @@ from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, it_has, nearest, shown
 from mlusim.explore.axes import CORES, Axes
-from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, numbers, several, shapes
+from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, listed, numbers, several, shapes
 from mlusim.explore.point import USABLE_NRAM
 from mlusim.explore.setting_values import with_texts_parsed
 from mlusim.explore.user_kernels import UserKernel, kernel_of
@@ -55,8 +55,8 @@ def axes_of(
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
     # One text is a list of one. Elements that are not texts are reported with the forms that an argument may have.
-    listed = as_tuple(arguments)
-    arguments = listed if isinstance(listed, tuple) else as_texts("arguments", arguments)
+    texts = as_tuple(arguments)
+    arguments = texts if isinstance(texts, tuple) else as_texts("arguments", arguments)
     check_steady(steady=steady, data=data)
     kernel_version = as_text("kernel_version", kernel_version)
     operation = operator_by_name(operation)
@@ -204,7 +204,7 @@ def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: An
         known = tuple(operator.strategies)
     if strategy is None:
         return [known[0]]
-    names = [part.strip() for value in several(strategy) for part in str(value).split(",")]
+    names = [*map(str, listed(strategy))]
     if "all" in names:
         return list(known)
     for name in names:

@@ -55,7 +55,7 @@ def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
     Raises `InputError` for anything but a number, a unit of another kind, a fraction where an integer is required, and
     a range that is empty or endless.
     """
-    values = [value for item in text.split(",") for value in _item(name, item.strip(), whole=whole)]
+    values = [value for item in text.split(",") for value in _item_values(name, item.strip(), whole=whole)]
     _check_count(name, text, len(values))
     return values
 
@@ -65,7 +65,7 @@ def shapes(text: str) -> list[tuple[int, ...]]:
     bare = text.strip().strip("[]()").replace(" ", "")
     if not bare:
         return [()]
-    extents = [_item("shape", part, whole=True) for part in re.split(r"[,xX]", bare)]
+    extents = [_item_values("shape", part, whole=True) for part in re.split(r"[,xX]", bare)]
     count = math.prod(map(len, extents))
     _check_count("shape", text, count)
     return [tuple(int(extent) for extent in shape) for shape in product(*extents)]
@@ -78,7 +78,7 @@ def _check_count(name: str, text: str, count: int) -> None:
         )
 
 
-def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
+def _item_values(name: str, item: str, *, whole: bool) -> list[int | float]:
     if re.fullmatch(r"-\d+", item):
         # An axis may count from the end; other parameters reject negative values later.
         return [int(item)]
@@ -93,22 +93,22 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
         )
 
     def value(part: str) -> Decimal:
-        return Decimal(match[part].replace("_", "")) * _factor(name, item, match[f"{part}_unit"])
+        return Decimal(match[part].replace("_", "")) * _unit_size(name, item, match[f"{part}_unit"])
 
     low = value("low")
     if match["high"] is None:
-        return [_plain(name, item, low, whole=whole)]
+        return [_number(name, item, low, whole=whole)]
     if match["sign"] == "*":
         if match["step_unit"]:
             raise InputError(f"{name}: {shown(item)}: a factor has no unit: omit {match['step_unit']}")
         step = Decimal(match["step"])
     else:
         step = value("step")
-    values = _range(name, item, low, value("high"), match["sign"], step)
-    return [_plain(name, item, value, whole=whole) for value in values]
+    values = _range_values(name, item, low, value("high"), match["sign"], step)
+    return [_number(name, item, value, whole=whole) for value in values]
 
 
-def _range(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
+def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
     if high < low:
         raise InputError(f"{name}: {shown(item)} goes down: write the smaller value first")
     if (sign == "*" and (step <= 1 or low <= 0)) or (sign == "+" and step <= 0):
@@ -121,7 +121,7 @@ def _range(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: D
         low = low * step if sign == "*" else low + step
 
 
-def _factor(name: str, item: str, unit: str) -> int:
+def _unit_size(name: str, item: str, unit: str) -> int:
     if not unit:
         return 1
     known = units_of(name)
@@ -136,7 +136,7 @@ def units_of(name: str) -> dict[str, int]:
     return next((units for ending, units in _UNITS.items() if name == ending or name.endswith(f"_{ending}")), {})
 
 
-def _plain(name: str, item: str, value: Decimal, *, whole: bool) -> int | float:
+def _number(name: str, item: str, value: Decimal, *, whole: bool) -> int | float:
     if value == value.to_integral_value():
         return int(value) if whole else float(value)
     if whole:
@@ -180,14 +180,19 @@ def several(value: Any) -> list[Any]:
     return distinct
 
 
+def listed(value: Any) -> list[Any]:
+    """Return the values of an axis; a text may list several, separated by commas."""
+    items = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
+    return [item.strip() if isinstance(item, str) else item for item in items]
+
+
 def boards_of(value: Any) -> list[Board]:
-    """Return boards by name, by file or as objects; a text may list several, separated by commas."""
-    texts = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
+    """Return boards by name, by file or as objects."""
     boards: list[Board] = []
-    for item in texts:
+    for item in listed(value):
         if not isinstance(item, str | Path | Board):
             raise BoardError(f"{shown(item)} is not a board: name a preset or a TOML file, or pass a Board")
-        chosen = board(item.strip() if isinstance(item, str) else item)
+        chosen = board(item)
         if chosen in boards:
             continue
         if any(chosen.name == other.name for other in boards):
@@ -209,6 +214,5 @@ def board_parameter(name: str) -> type:
 
 
 def dtypes_of(value: Any) -> list[Any]:
-    """Return the element types of an axis; a text may list several, separated by commas."""
-    texts = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
-    return several([dtype_of(part.strip() if isinstance(part, str) else part) for part in texts])
+    """Return the element types of an axis."""
+    return several([dtype_of(item) for item in listed(value)])
