@@ -61,13 +61,7 @@ def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> 
     tables = {name: _table_values(name, getattr(log, name), arrays) for name in _RECORDS}
     _add_addresses(log, arrays)
     _add_selected(log, arrays)
-    attributes: dict[str, int] = {}
-    numbers = [
-        (record, attributes.setdefault(json.dumps(dict(values)), len(attributes)))
-        for record, values in sorted(log.attributes.items())
-    ]
-    if numbers:
-        arrays["log/attributes"] = np.array(numbers, np.int64)
+    attributes = _add_attributes(log, arrays)
     arrays["log/loop_records"] = np.array(list(log.loops), np.int64)
     tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
     arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
@@ -78,7 +72,7 @@ def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> 
         "board": log.board,
         "columns": list(COLUMNS),
         "selects": bool(log.selected),
-        "attributes": list(attributes),
+        "attributes": attributes,
         "records": len(log),
         "ops": log.ops,
         "lines": [(names[file], line, function) for file, line, function in log.lines],
@@ -123,6 +117,18 @@ def _add_selected(log: Log, arrays: dict[str, Array]) -> None:
     arrays["log/selected"] = np.array(numbers, np.int64)
     arrays["log/mask_bytes"] = np.array([len(bits) for bits in masks], np.int64)
     arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
+
+
+def _add_attributes(log: Log, arrays: dict[str, Array]) -> list[str]:
+    """Add the number of the attributes of each record; return the distinct attributes by number, as JSON."""
+    numbers: dict[str, int] = {}
+    by_record = [
+        (record, numbers.setdefault(json.dumps(dict(attributes)), len(numbers)))
+        for record, attributes in sorted(log.attributes.items())
+    ]
+    if by_record:
+        arrays["log/attributes"] = np.array(by_record, np.int64)
+    return list(numbers)
 
 
 def _address_keys(log: Log) -> tuple[str, ...]:
