@@ -42,25 +42,40 @@ def difference_page(difference: Difference, tries: Sequence[Suggestion]) -> str:
     """
     runs = {"A": difference.before, "B": difference.after}
     names = dict(zip(runs, difference.names, strict=True))
-    longest_ps = max(result.time_ps for result in runs.values())
-    head = table(
-        ("", "run", "time", "where the time went, per core on average"),
-        [
-            (
-                name,
-                esc(names[name]),
-                format_us(result.time_ps),
-                share_bar(result.metrics, longest_ps, 420, 18),
-            )
-            for name, result in runs.items()
-        ],
-        (2,),
+    total = f"{signed(difference.time_ps / PS_PER_US, 2)} us"
+    figures = [(esc(metric.name), *map(esc, figure_cells(metric))) for metric in difference.metrics]
+    origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
+    content = (
+        f"{_runs(runs, names)}<h2>Timelines, on one scale</h2>{_timelines(runs, names)}"
+        f"<h2>By cause</h2><p>{total} in all, per core on average, without cores that have no work in both runs.</p>"
+        f"{_causes(difference)}<h2>By source line</h2>{_lines(difference)}"
+        f"<h2>By figure</h2>{table(('figure', 'A', 'B', 'B / A'), figures, (1, 2, 3))}{_tries(difference.after, tries)}"
+        f"<h2>Where the figures come from</h2>{origins}"
     )
-    shown = [name for name in CAUSES if any(result.metrics.where_time_went[name] for result in runs.values())]
-    causes = [
-        (esc(CAUSES[name]), signed(value / PS_PER_US, 2)) for name, value in difference.causes_ps.items() if value
+    first, second = difference.names
+    title = f"{first}, twice" if first == second else f"{first}, and {second}"
+    return document(f"{title}: {total}", content)
+
+
+def _runs(runs: dict[str, Result], names: dict[str, str]) -> str:
+    """Return the table of the runs, and the colours of its causes."""
+    longest_ps = max(result.time_ps for result in runs.values())
+    rows = [
+        (name, esc(names[name]), format_us(result.time_ps), share_bar(result.metrics, longest_ps, 420, 18))
+        for name, result in runs.items()
     ]
-    lines = [
+    shown = [name for name in CAUSES if any(result.metrics.where_time_went[name] for result in runs.values())]
+    return table(("", "run", "time", "where the time went, per core on average"), rows, (2,)) + swatches(shown)
+
+
+def _causes(difference: Difference) -> str:
+    changes = difference.causes_ps.items()
+    rows = [(esc(CAUSES[name]), signed(time_ps / PS_PER_US, 2)) for name, time_ps in changes if time_ps]
+    return table(("cause", "us"), rows, (1,))
+
+
+def _lines(difference: Difference) -> str:
+    rows = [
         (
             esc(f"{line.file}:{line.before or '-'} > {line.after or '-'}" if line.file else ""),
             f"<code>{esc(line.text)}</code>",
@@ -69,20 +84,7 @@ def difference_page(difference: Difference, tries: Sequence[Suggestion]) -> str:
         for line in difference.lines
         if line.time_ps
     ]
-    total = f"{signed(difference.time_ps / PS_PER_US, 2)} us"
-    figures = [(esc(metric.name), *map(esc, figure_cells(metric))) for metric in difference.metrics]
-    origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
-    content = (
-        f"{head}{swatches(shown)}<h2>Timelines, on one scale</h2>{_timelines(runs, names)}"
-        f"<h2>By cause</h2><p>{total} in all, per core on average, without cores that have no work in both runs.</p>"
-        f"{table(('cause', 'us'), causes, (1,))}"
-        f"<h2>By source line</h2>{table(('line, A > B', 'source', 'us'), lines, (2,))}"
-        f"<h2>By figure</h2>{table(('figure', 'A', 'B', 'B / A'), figures, (1, 2, 3))}{_tries(difference.after, tries)}"
-        f"<h2>Where the figures come from</h2>{origins}"
-    )
-    first, second = difference.names
-    title = f"{first}, twice" if first == second else f"{first}, and {second}"
-    return document(f"{title}: {total}", content)
+    return table(("line, A > B", "source", "us"), rows, (2,))
 
 
 def figure_cells(metric: MetricChange) -> tuple[str, str, str]:

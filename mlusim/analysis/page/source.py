@@ -22,6 +22,7 @@ from mlusim.units import group_digits, percent
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.
 _MAX_LINES = 400
 _MIN_NAMED_SHARE = 0.001
+_NUMBER = ' class="number"'
 
 
 class SourceLine(NamedTuple):
@@ -128,48 +129,35 @@ def _functions(text: str) -> list[tuple[str, int, int]]:
 def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
     """Return a function with the cost of each line, of `total_ps` core-picoseconds; the largest is `most_ps`."""
     texts = dedent("\n".join(line.text for line in block.lines)).split("\n")
-    names = list(CAUSES)
-    rows = []
-    for line, code in zip(block.lines, texts, strict=True):
-        spent = line.spent_ps.tolist()
-        share = sum(spent) / total_ps
-        pieces = "".join(
-            f'<i style="background:{CAUSE_COLOURS[name]};width:{100 * part / most_ps:.1f}%"></i>'
-            for name, part in zip(names, spent, strict=True)
-            if part
-        )
-        causes = "; ".join(
-            f"{CAUSES[name]} {percent(part / total_ps)}"
-            for name, part in zip(names, spent, strict=True)
-            if part > _MIN_NAMED_SHARE * total_ps
-        )
-        bar = f'<span class="bar" title="{esc(causes)}">{pieces}</span>' if share else ""
-        silent = "" if line.times else ' class="silent"'
-        cells = (
-            percent(share) if share else "",
-            group_digits(line.times) if line.times else "",
-            group_digits(line.requested_bytes) if line.requested_bytes else "",
-            group_digits(line.bus_bytes) if line.bus_bytes else "",
-        )
-        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
-        rows.append(
-            f'<tr{silent}><td class="number">{line.number}</td><td>{bar}</td>{numbers}'
-            f'<td class="code">{esc(code)}</td></tr>'
-        )
+    rows = [_row(line, code, total_ps, most_ps) for line, code in zip(block.lines, texts, strict=True)]
+    numbers = {"line", "share", "times", "requested B", "bus B"}
+    source = "source" if block.known else "source not available"
     heads = "".join(
-        f'<th scope="col"{look}>{head}</th>'
-        for head, look in (
-            ("line", ' class="number"'),
-            ("time by cause", ""),
-            ("share", ' class="number"'),
-            ("times", ' class="number"'),
-            ("requested B", ' class="number"'),
-            ("bus B", ' class="number"'),
-            ("source" if block.known else "source not available", ""),
-        )
+        f'<th scope="col"{_NUMBER if head in numbers else ""}>{head}</th>'
+        for head in ("line", "time by cause", "share", "times", "requested B", "bus B", source)
     )
     return (
         f"<h3>{esc(block.function)} <small>({esc(block.file)})</small></h3>"
         f'<div class="wide"><table class="source"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody>'
         "</table></div>"
     )
+
+
+def _row(line: SourceLine, code: str, total_ps: int, most_ps: int) -> str:
+    """Return a line of the table; one without operations is silent."""
+    spent = {name: part for name, part in zip(CAUSES, line.spent_ps.tolist(), strict=True) if part}
+    pieces = "".join(
+        f'<i style="background:{CAUSE_COLOURS[name]};width:{100 * part / most_ps:.1f}%"></i>'
+        for name, part in spent.items()
+    )
+    causes = "; ".join(
+        f"{CAUSES[name]} {percent(part / total_ps)}"
+        for name, part in spent.items()
+        if part > _MIN_NAMED_SHARE * total_ps
+    )
+    bar = f'<span class="bar" title="{esc(causes)}">{pieces}</span>' if spent else ""
+    share = percent(sum(spent.values()) / total_ps) if spent else ""
+    amounts = (group_digits(amount) if amount else "" for amount in (line.times, line.requested_bytes, line.bus_bytes))
+    numbers = "".join(f"<td{_NUMBER}>{cell}</td>" for cell in (share, *amounts))
+    silent = "" if line.times else ' class="silent"'
+    return f'<tr{silent}><td{_NUMBER}>{line.number}</td><td>{bar}</td>{numbers}<td class="code">{esc(code)}</td></tr>'
