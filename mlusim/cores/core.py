@@ -17,7 +17,7 @@ from mlusim.arrays import Array, Integers
 from mlusim.cores import scalar
 from mlusim.cores.compute import vector
 from mlusim.cores.copies import memcpy
-from mlusim.cores.counted import bin_sort, loops, masks, row_copies
+from mlusim.cores.counted import bin_sort, collect, row_copies, scalar_copy
 from mlusim.cores.instruction_methods import InstructionMethods
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.operands import check_view
@@ -212,7 +212,7 @@ class Core(InstructionMethods):
         """Issue a copy within NRAM to the Move pipe and continue."""
         memcpy.move(self.issuer, self._line(_getframe(1)), dst, src)
 
-    # ---- copies of many rows (`mlusim.cores.counted.loops`, `mlusim.cores.counted.row_copies`)
+    # ---- copies of many rows (`mlusim.cores.counted.row_copies`, `mlusim.cores.counted.scalar_copy`)
 
     def memcpy_rows(
         self,
@@ -237,7 +237,9 @@ class Core(InstructionMethods):
         line = self._line(_getframe(1))
         check_flags(blocking=blocking)
         blocking = bool(blocking)  # compiled code takes neither booleans nor integers of NumPy
-        return loops.memcpy_rows(self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking)
+        return row_copies.memcpy_rows(
+            self.issuer, line, dst, src, dst_rows, src_rows, lengths=lengths, blocking=blocking
+        )
 
     def scalar_copy(
         self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, extra_cycles: int = 0
@@ -250,7 +252,7 @@ class Core(InstructionMethods):
             extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
         """
         line = self._line(_getframe(1))
-        return loops.scalar_copy(
+        return scalar_copy.scalar_copy(
             self.issuer, line, dst, src, dst_rows, src_rows, as_count("extra_cycles", extra_cycles, least=0)
         )
 
@@ -315,7 +317,7 @@ class Core(InstructionMethods):
 
     def collect(self, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Awaitable[int]:
         """dst[:n] = the elements of src where mask is not 0, in order; returns n: `__bang_collect`, `__bang_count`."""
-        return masks.collect(self.issuer, self._line(_getframe(1)), dst, src, mask, known=known)
+        return collect.collect(self.issuer, self._line(_getframe(1)), dst, src, mask, known=known)
 
     def collect_bins(
         self,

@@ -1,6 +1,6 @@
 """`Issuer`: the common entry of all instructions. It counts them, charges the issue, and writes the record.
 
-The functions of `memcpy`, `vector`, `scalar`, `row_copies`, `loops` and `syncs` issue one instruction each. Their
+The functions of `memcpy`, `vector`, `scalar`, `row_copies`, `scalar_copy` and `syncs` issue one instruction each. Their
 arguments are the `issuer` of a task, the number of a source `line` in the log, and those of a method of `Core`, which
 documents them. `Core` passes the line of the kernel that called it, retiming the line in the saved log, and a front end
 for another language a line from `log.source_line(file, line, function)`.

@@ -21,8 +21,9 @@ from mlusim.cores import scalar
 from mlusim.cores.compute import uncached_vector
 from mlusim.cores.copies import memcpy
 from mlusim.cores.core import Core
-from mlusim.cores.counted import loops, row_copies
+from mlusim.cores.counted import row_copies
 from mlusim.cores.counted.row_loop import RowLoop
+from mlusim.cores.counted.scalar_copy import scalar_loop
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
@@ -231,12 +232,12 @@ class Replay:
             lengths=rows.get("lengths"),
         )
         if loop.method == "empty":
-            return loops.empty_loop(issuer, line, replayed)
+            return row_copies.empty_loop(issuer, line, replayed)
         dst, src = self._buffers.views(issuer, operands[:2])
         if loop.method == "scalar":
-            return loops.scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles, name=name)
+            return scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles, name=name)
         copied = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
-        return None if loop.method == "instruction" else loops.wait_for_loop(issuer, copied)
+        return None if loop.method == "instruction" else row_copies.wait_for_loop(issuer, copied)
 
     def _finish(self, times: list[int]) -> None:
         """Complete the new log from the old one; `times`: when the host continued after each of its waits."""

@@ -1,10 +1,10 @@
 """Counted operations: one record for a loop of many equal small instructions.
 
-Loops:
-  loops                    `scalar_copy` and `memcpy_rows`
-  row_loop                 their checks, and the rows that they move
+Such a record has the number of instructions, their addresses as an array, and their total cost; NumPy computes the
+result in one step, so a kernel needs no Python loop over elements.
 
-Instructions:
-  row_copies               `gather` and `scatter`, and one transfer of many rows
-  masks, bin_sort          `collect`, selection by a mask; sorting into bins
+  scalar_copy              loops of scalar code that copy elements within NRAM
+  row_copies               copies of rows: `memcpy_rows`, `gather` and `scatter`
+  row_loop                 the rows that both move
+  collect, bin_sort        selection by a mask; sorting into bins
 """

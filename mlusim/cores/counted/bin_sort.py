@@ -10,9 +10,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.compute.uncached_vector import issue_counted, wait_for_register
-from mlusim.cores.counted.loops import scalar_loop
-from mlusim.cores.counted.row_copies import check_index
-from mlusim.cores.counted.row_loop import RowLoop, check_apart
+from mlusim.cores.counted.row_loop import RowLoop, check_apart, check_index
+from mlusim.cores.counted.scalar_copy import scalar_loop
 from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.scalar import arithmetic
 from mlusim.dtypes import is_integer

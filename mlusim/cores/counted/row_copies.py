@@ -1,4 +1,4 @@
-"""Rows by offsets: `__gather`, `__scatter`, and one transfer that represents many row copies."""
+"""Copies of rows: `memcpy_rows`, `gather` and `scatter`; one record and one transfer stand for all copies of a loop."""
 
 from __future__ import annotations
 
@@ -8,26 +8,88 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.counted.row_loop import RowLoop, check_apart, check_rows, row_bytes_of, rows_shape
+from mlusim.cores.counted.row_loop import (
+    RowLoop,
+    Rows,
+    check_apart,
+    check_index,
+    check_rows,
+    copied_rows,
+    loop_of,
+    loop_of_runs,
+    row_bytes_of,
+)
 from mlusim.cores.machine.pipe import Transfer
 from mlusim.cores.operands import Passed, check_view
+from mlusim.cores.tasks.waiting import Waiting
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
-from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy_limits import check_row
+from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
-from mlusim.memory.loop_costs import NO_ADDRESS
+from mlusim.memory.loop_costs import NO_ADDRESS, row_units, run_units, worst_row_units
 from mlusim.memory.view import View
+from mlusim.units import ceil_div
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.memory.addresses import Addresses
 
-_INT32 = np.dtype(np.int32)
 # Python 3.11 finds a member of an enumeration slowly.
 _NRAM = MemoryKind.NRAM
 _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, _NRAM)
+
+
+def memcpy_rows(
+    issuer: Issuer,
+    line: int,
+    dst: Passed,
+    src: Passed,
+    dst_rows: Rows = None,
+    src_rows: Rows = None,
+    *,
+    lengths: Rows = None,
+    blocking: bool = True,
+) -> Waiting:
+    """A loop of row copies, as `Core.memcpy_rows`. Iterations outside a window of the addresses copy nothing.
+
+    The rows are copied in order, so for a repeated destination row the last value remains. The bus units of each row
+    are charged separately; time: `mlusim.memory.loop_costs.rows_cost`. Raises `CopyError`, `OperandError` or
+    `AccessError`.
+    """
+    for view in (dst, src):
+        check_view("memcpy_rows", view)
+    if lengths is not None:
+        if dst_rows is not None or blocking:
+            raise OperandError("memcpy_rows with lengths: omit dst_rows and pass blocking=False")
+        loop = loop_of_runs("memcpy_rows", dst, src, src_rows, lengths)
+        return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method="runs"))
+    loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
+    if not loop.selected:
+        return empty_loop(issuer, line, loop)
+    method = "blocking" if blocking else "queued"
+    return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method=method))
+
+
+def wait_for_loop(issuer: Issuer, record: int) -> Waiting:
+    """Wait for the last copy of a loop."""
+    issuer.task.unawaited = record
+    return issuer.suspending
+
+
+def empty_loop(issuer: Issuer, line: int, loop: RowLoop) -> Waiting:
+    """Issue a loop of row copies in which no iteration has a row to copy."""
+    issuer.begin()
+    task = issuer.task
+    start_ps = task.now_ps
+    cycles = loop.iterations * (loop.address.cycles(issuer.board) + issuer.board.scalar_loop_cycles)
+    task.now_ps += issuer.board.cycles_ps(cycles)
+    record = issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=loop.iterations)
+    issuer.log.loops[record] = loop.record("empty")
+    task.unawaited = record
+    return issuer.passing
 
 
 def by_offsets(
@@ -110,7 +172,7 @@ def copy_loop(
     by_engine = method == "instruction"
     # The instruction takes time for every offset, masked or not.
     count = loop.iterations if by_engine else loop.selected
-    shape = rows_shape(dst, src, loop, direction, count, issuer.board.dram_unit_bytes)
+    shape = _rows_shape(dst, src, loop, direction, count, issuer.board.dram_unit_bytes)
     issuer.begin()
     unit, task = issuer.unit, issuer.task
     address = loop.address.cycles(issuer.board)
@@ -172,6 +234,41 @@ def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, method: 
     return direction
 
 
+def _rows_shape(dst: View, src: View, loop: RowLoop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
+    """Return the geometry of `count` row copies of a loop, with their bus bytes."""
+    row_bytes = row_bytes_of("rows", dst)
+    if loop.lengths is not None:
+        return _runs_shape(dst, src, loop, direction, row_bytes, unit_bytes)
+
+    def on_bus(view: View, rows: Integers | None) -> tuple[int, int]:
+        if not view.memory.off_chip:
+            return 0, 0
+        if loop.unread:
+            return worst_row_units(view, count, row_bytes, unit_bytes)
+        return row_units(view, rows, count, row_bytes, unit_bytes)
+
+    bus_read, _ = on_bus(src, loop.src_rows)
+    bus_write, partly = on_bus(dst, loop.dst_rows)
+    return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read + partly, bus_write, count > 1)
+
+
+def _runs_shape(
+    dst: View, src: View, loop: RowLoop, direction: Direction, row_bytes: int, unit_bytes: int
+) -> CopyShape:
+    """Return the geometry of a loop over runs of rows: one segment each, of their mean length, and exact bus bytes."""
+    starts, lengths = loop.src_rows, loop.lengths
+    assert starts is not None
+    assert lengths is not None
+    nbytes, runs = loop.selected * row_bytes, len(lengths)
+    bus_read = bus_write = partly = 0
+    if src.memory.off_chip:
+        bus_read, _ = run_units(src, starts, lengths, row_bytes, unit_bytes, writes=False)
+    if dst.memory.off_chip:
+        rows = np.cumsum(lengths) - lengths
+        bus_write, partly = run_units(dst, rows, lengths, row_bytes, unit_bytes, writes=True)
+    return CopyShape(direction, nbytes, ceil_div(nbytes, runs), runs, (), (), bus_read + partly, bus_write, runs > 1)
+
+
 def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLoop) -> None:
     """Log the rows that a loop copies, as far as they are known, in the narrowest type that holds all rows."""
     known_rows = {
@@ -188,13 +285,6 @@ def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLo
         issuer.log.addresses[record] = known_rows
 
 
-def copied_rows(offsets: View, extent: int) -> Integers:
-    """Return the row numbers in NRAM as they are now: int32 as such if all rows have such numbers, others as int64."""
-    numbers = offsets.typed().reshape(-1)
-    narrow = numbers.dtype == _INT32 and extent <= 1 << 31
-    return numbers.copy() if narrow else numbers.astype(np.int64)
-
-
 def _logged_rows(rows: Integers, extent: int) -> Integers:
     """Return row numbers in the type of the log, copied if the kernel could change them."""
     logged = _row_type(extent)
@@ -207,12 +297,3 @@ def _row_type(extent: int) -> np.dtype[Any]:
     """Return the type of a logged row number; a log of 8 B for each takes more memory than the data that is copied."""
     narrow = np.min_scalar_type(max(extent - 1, 0))
     return narrow if narrow.itemsize < 8 else np.dtype(np.int64)
-
-
-def check_index(issuer: Issuer, name: str, index: View | None) -> None:
-    """Raise `OperandError` for indices, offsets or a mask that are not contiguous in this core's NRAM."""
-    if index is None:
-        return
-    if index.allocation.memory is not issuer.unit.nram or not index.is_contiguous:
-        raise OperandError(f"{name} with {index!r}: indices, offsets and masks must be contiguous in this core's NRAM")
-    check_usable(index.allocation, write=False)

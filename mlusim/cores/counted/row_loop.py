@@ -1,27 +1,35 @@
-"""Checks and row moves of the counted operations that do not depend on a core."""
+"""The rows that a counted loop moves: `RowLoop`, computed and checked from what a kernel passes.
+
+Row numbers are an array in registers, a list in NRAM, or `Addresses`, which each iteration of the loop computes from
+index tuples in NRAM.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mlusim.arrays import Integers
+from mlusim.arrays import Array, Integers
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log_tables import LoopRecord
 from mlusim.memory import element_loops
 from mlusim.memory.addresses import Addresses
-from mlusim.memory.copy_shape import CopyShape
-from mlusim.memory.kinds import Direction
-from mlusim.memory.loop_costs import NO_ADDRESS, AddressInstructions, row_units, run_units, worst_row_units
+from mlusim.memory.allocation import check_usable
+from mlusim.memory.loop_costs import NO_ADDRESS, AddressInstructions
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View, byte_span
-from mlusim.units import ceil_div
+
+if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
 
 Rows = Integers | Addresses | View | None
+_INT32 = np.dtype(np.int32)
 _INT64 = np.dtype(np.int64)
 _UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+# Each iteration loads its row number from a list in NRAM.
+_ONE_LOAD = AddressInstructions(loads=1)
 
 
 class RowLoop(NamedTuple):
@@ -63,6 +71,91 @@ class RowLoop(NamedTuple):
         return RowCopy(dst, src, self.dst_rows, self.src_rows, self.selected, self.lengths)
 
 
+def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> RowLoop:
+    """Compute and check the addresses of a loop from the current contents of NRAM."""
+    row_choices = (_row_numbers(name, dst_rows), _row_numbers(name, src_rows))
+    if not _rows_apart(dst, src, *row_choices):
+        check_apart(name, dst, src)
+    iterations = _iterations_of(name, dst, src, *row_choices)
+    issuer.unit.prepare(issuer.task.now_ps, [rows for rows in row_choices if isinstance(rows, View)])
+    to, origin = (
+        _side(issuer, name, view, choice, iterations) for view, choice in zip((dst, src), row_choices, strict=True)
+    )
+    address = to.address.plus(origin.address)
+    indices = tuple([side.source for side in (to, origin) if side.source is not None])
+    unread = any(isinstance(choice, View) for choice in row_choices)
+    inside = origin.inside if to.inside is None else to.inside
+    if inside is None:
+        return RowLoop(iterations, iterations, to.rows, origin.rows, address, indices, unread=unread)
+    if isinstance(row_choices[0], Addresses) and isinstance(row_choices[1], Addresses):
+        raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
+    return RowLoop(iterations, len(inside), to.within(inside), origin.within(inside), address, indices, unread=unread)
+
+
+class _Side(NamedTuple):
+    """The rows of one side of a loop.
+
+    Attributes:
+        rows: row numbers; None for 0, 1, 2, ..., or if a timing-only run does not know them.
+        address: scalar instructions that compute the row of an iteration.
+        source: the NRAM view that the rows are computed from, if any.
+        inside: the iterations within the window of its addresses, whose rows these are; None without a window.
+    """
+
+    rows: Integers | None
+    address: AddressInstructions = NO_ADDRESS
+    source: View | None = None
+    inside: Integers | None = None
+
+    def within(self, inside: Integers) -> Integers | None:
+        """Return the rows of the iterations within a window, which is its own or that of the other side."""
+        if self.inside is not None:
+            return self.rows
+        return inside if self.rows is None else self.rows[inside]
+
+
+def _side(issuer: Issuer, name: str, view: View, choice: Rows, iterations: int) -> _Side:
+    """Compute and check the rows of one side from the current contents of NRAM."""
+    if isinstance(choice, Addresses):
+        elements: Array | None = None
+        if choice.index is not None:
+            check_index(issuer, name, choice.index)
+            elements = issuer.unit.source_of(choice.index)
+        choice.check(name, view.shape[0], view)
+        rows, inside = choice.resolve(name, elements)
+        return _Side(rows, choice.instructions, choice.index, inside)
+    if isinstance(choice, View):
+        check_index(issuer, name, choice)
+        if not issuer.has_data:
+            return _Side(None, _ONE_LOAD, choice)
+        listed = copied_rows(choice, view.shape[0])
+        check_rows(name, view, listed, iterations)
+        return _Side(listed, _ONE_LOAD, choice)
+    check_rows(name, view, choice, iterations)
+    return _Side(choice)
+
+
+def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> RowLoop:
+    """Check a loop that copies runs of contiguous rows of `src`, in ascending order, to dst, one after the other."""
+    for view in (dst, src):
+        if not view.is_contiguous or not view.shape:
+            raise CopyError(f"{name} of runs of {view!r}: rows of both sides must be contiguous")
+    first, counts = _row_numbers(name, starts), _row_numbers(name, lengths)
+    if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
+        raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
+    first, counts = np.ascontiguousarray(first), np.ascontiguousarray(counts)
+    total = element_loops.rows_of_runs(first, counts)
+    if not total:
+        raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
+    check_apart(name, dst, src)
+    begin, end = int(first[0]), int(first[-1]) + int(counts[-1])
+    if begin < 0 or end > src.shape[0]:
+        bad = begin if begin < 0 else end - 1
+        raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
+    check_rows(name, dst, None, total)
+    return RowLoop(len(first), total, None, first, NO_ADDRESS, (), lengths=counts)
+
+
 def row_bytes_of(name: str, view: View) -> int:
     """Return the bytes of one row of a view. Raises `CopyError` if it has no rows, or its rows have gaps."""
     if not view.shape:
@@ -73,9 +166,10 @@ def row_bytes_of(name: str, view: View) -> int:
     return row.nbytes
 
 
-def iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
+def _iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
     """Return the trip count. Raises `AccessError` if the sides differ or it is 0, `CopyError` without rows."""
-    counts = [_count_of(rows) for rows in (dst_rows, src_rows) if rows is not None]
+    chosen = [rows for rows in (dst_rows, src_rows) if rows is not None]
+    counts = [rows.count if isinstance(rows, Addresses) else rows.size for rows in chosen]
     for view in (dst, src):
         if not view.shape:
             raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
@@ -88,13 +182,7 @@ def iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Row
     return counts[0]
 
 
-def _count_of(rows: Integers | Addresses | View) -> int:
-    if isinstance(rows, Addresses):
-        return rows.count
-    return rows.size
-
-
-def row_numbers(name: str, rows: Any) -> Rows:
+def _row_numbers(name: str, rows: Any) -> Rows:
     """Check the row numbers passed by a kernel: addresses, a list in NRAM, or one axis of integers."""
     if rows.__class__ is np.ndarray and rows.dtype is _INT64 and rows.ndim == 1:
         return rows
@@ -118,7 +206,7 @@ def check_apart(name: str, dst: View, src: View) -> None:
             raise OperandError(f"{name} from {src!r} to {dst!r}: they overlap; copy through another buffer")
 
 
-def rows_apart(dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> bool:
+def _rows_apart(dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> bool:
     """Return whether a loop moves rows of one view to other rows of it, none of which it also reads."""
     one_view = dst.allocation is src.allocation and dst.offset == src.offset
     one_view &= dst.size > 0 and (dst.shape, dst.strides) == (src.shape, src.strides) and dst.ndim > 0
@@ -144,57 +232,17 @@ def check_rows(name: str, view: View, rows: Integers | None, count: int) -> None
         raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}{fresh}")
 
 
-def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> RowLoop:
-    """Check a loop that copies runs of contiguous rows of `src`, in ascending order, to dst, one after the other."""
-    for view in (dst, src):
-        if not view.is_contiguous or not view.shape:
-            raise CopyError(f"{name} of runs of {view!r}: rows of both sides must be contiguous")
-    first, counts = row_numbers(name, starts), row_numbers(name, lengths)
-    if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
-        raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
-    first, counts = np.ascontiguousarray(first), np.ascontiguousarray(counts)
-    total = element_loops.rows_of_runs(first, counts)
-    if not total:
-        raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
-    check_apart(name, dst, src)
-    begin, end = int(first[0]), int(first[-1]) + int(counts[-1])
-    if begin < 0 or end > src.shape[0]:
-        bad = begin if begin < 0 else end - 1
-        raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
-    check_rows(name, dst, None, total)
-    return RowLoop(len(first), total, None, first, NO_ADDRESS, (), lengths=counts)
+def copied_rows(offsets: View, extent: int) -> Integers:
+    """Return the row numbers in NRAM as they are now: int32 as such if all rows have such numbers, others as int64."""
+    numbers = offsets.typed().reshape(-1)
+    narrow = numbers.dtype == _INT32 and extent <= 1 << 31
+    return numbers.copy() if narrow else numbers.astype(np.int64)
 
 
-def rows_shape(dst: View, src: View, loop: RowLoop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
-    """Return the geometry of `count` row copies of a loop, with their bus bytes."""
-    row_bytes = row_bytes_of("rows", dst)
-    if loop.lengths is not None:
-        return _runs_shape(dst, src, loop, direction, row_bytes, unit_bytes)
-
-    def on_bus(view: View, rows: Integers | None) -> tuple[int, int]:
-        if not view.memory.off_chip:
-            return 0, 0
-        if loop.unread:
-            return worst_row_units(view, count, row_bytes, unit_bytes)
-        return row_units(view, rows, count, row_bytes, unit_bytes)
-
-    bus_read, _ = on_bus(src, loop.src_rows)
-    bus_write, partly = on_bus(dst, loop.dst_rows)
-    return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read + partly, bus_write, count > 1)
-
-
-def _runs_shape(
-    dst: View, src: View, loop: RowLoop, direction: Direction, row_bytes: int, unit_bytes: int
-) -> CopyShape:
-    """Return the geometry of a loop over runs of rows: one segment each, of their mean length, and exact bus bytes."""
-    starts, lengths = loop.src_rows, loop.lengths
-    assert starts is not None
-    assert lengths is not None
-    nbytes, runs = loop.selected * row_bytes, len(lengths)
-    bus_read = bus_write = partly = 0
-    if src.memory.off_chip:
-        bus_read, _ = run_units(src, starts, lengths, row_bytes, unit_bytes, writes=False)
-    if dst.memory.off_chip:
-        rows = np.cumsum(lengths) - lengths
-        bus_write, partly = run_units(dst, rows, lengths, row_bytes, unit_bytes, writes=True)
-    return CopyShape(direction, nbytes, ceil_div(nbytes, runs), runs, (), (), bus_read + partly, bus_write, runs > 1)
+def check_index(issuer: Issuer, name: str, index: View | None) -> None:
+    """Raise `OperandError` for indices, offsets or a mask that are not contiguous in this core's NRAM."""
+    if index is None:
+        return
+    if index.allocation.memory is not issuer.unit.nram or not index.is_contiguous:
+        raise OperandError(f"{name} with {index!r}: indices, offsets and masks must be contiguous in this core's NRAM")
+    check_usable(index.allocation, write=False)
