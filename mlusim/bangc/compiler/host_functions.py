@@ -1,4 +1,4 @@
-"""Functions of the host that code for the board calls: functions without `__mlu_func__`.
+"""Functions of the host that code for the board calls: functions and methods without `__mlu_func__`.
 
 ASSUMED: the vendor's compiler refuses such a call, as compilers with a host and a device side do; in all public kernels
 of the vendor, functions that kernels call have the word. Here, the call runs.
@@ -18,6 +18,9 @@ _OF_BOARD = frozenset((FUNCTION_WORD, ENTRY_WORD, "__mlusim_device"))
 _EITHER = frozenset(("constexpr", "consteval"))
 _STREAMS = frozenset(("cout", "cerr", "clog", "cin"))
 _NONE = frozenset(("typedef", "using", "operator", "="))
+_CLASSES = frozenset(("class", "struct", "union", "enum"))
+# What a declaration may have between a class and a variable.
+_AFTER_CLASS = frozenset(("&", "*", "const"))
 # Words that take brackets, and are no names of functions.
 _OPERATORS = frozenset(("decltype", "noexcept", "sizeof", "alignof", "explicit", "requires"))
 # Words after which a name and a bracket are a call.
@@ -29,23 +32,26 @@ def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
 
     Raises `CompileError` for a stream of the host in a function that only the board calls.
     """
-    of_host: set[str] = set()
-    others: set[str] = set()
+    # By class, empty for a function that is no method, and by name.
+    of_host: set[tuple[str, str]] = set()
+    others: set[tuple[str, str]] = set()
     bodies: list[tuple[int, int, int]] = []
-    for position, is_method in _functions(source):
+    for position, of_class in _functions(source):
         tokens = source.tokens
-        start, name = source.start_of_statement(position), tokens[position - 1].text
+        start, name = source.start_of_statement(position), (of_class, tokens[position - 1].text)
         words = {token.text for token in tokens[start:position]}
         body = _body(source, position)
         if words & _OF_BOARD and body:
             bodies.append((start, body, source.matching(body)))
             if HOST_WORD not in words:
                 _refuse_streams(source, body, source.matching(body))
-        if is_method or words & (_OF_BOARD | _EITHER):
+        if words & (_OF_BOARD | _EITHER):
             others.add(name)
         elif body and not words & _NONE:
             of_host.add(name)
-    wanted = of_host - others
+    # Inside a class, `f(...)` may be a method; `f` of a namespace may be defined as `space::f`.
+    methods = {name for of_class, name in of_host | others if of_class}
+    wanted = {key for key in of_host - others if (key[1] not in methods if not key[0] else ("", key[1]) not in others)}
     found: dict[str, tuple[str, int]] = {}
     for start, body, end in bodies if wanted else ():
         for position in _calls(source, start, body, end, wanted):
@@ -63,27 +69,35 @@ def _refuse_streams(source: Source, body: int, end: int) -> None:
             )
 
 
-def _functions(source: Source) -> Iterator[tuple[int, bool]]:
-    """Yield the opening bracket of the parameters of each function, outside of bodies, and whether it is a method."""
+def _functions(source: Source) -> Iterator[tuple[int, str]]:
+    """Yield the opening bracket of the parameters of each function, outside of bodies, and its class; "" for none."""
     tokens = source.tokens
-    closing: list[int] = []
+    classes: list[tuple[int, str]] = []
     position = 0
     while position < len(tokens):
         token = tokens[position]
-        while closing and position >= closing[-1]:
-            closing.pop()
+        while classes and position >= classes[-1][0]:
+            classes.pop()
         if token.kind == "other" and token.text == "{":
             kind, _ = source.scope(position)
             if kind == CLASS:
-                closing.append(source.matching(position))
+                classes.append((source.matching(position), _class_name(source, position)))
             elif kind == CODE:
                 position = source.matching(position)
         elif token.text == "(" and token.kind == "other":
             before = tokens[position - 1]
             if position and before.kind == "word" and before.text not in _OPERATORS:
-                yield position, bool(closing)
+                is_outside = tokens[position - 2].text == "::"
+                yield position, tokens[position - 3].text if is_outside else classes[-1][1] if classes else ""
             position = source.matching(position)
         position += 1
+
+
+def _class_name(source: Source, position: int) -> str:
+    """Return the name of the class that the brace at `position` opens; "" for none."""
+    words = [token.text for token in source.tokens[source.start_of_statement(position) : position]]
+    keyword = max(index for index, word in enumerate(words) if word in _CLASSES)
+    return "".join(words[keyword + 1 : keyword + 2])
 
 
 def _body(source: Source, position: int) -> int:
@@ -94,18 +108,34 @@ def _body(source: Source, position: int) -> int:
     return index if index < len(source.tokens) and source.tokens[index].text == "{" else 0
 
 
-def _calls(source: Source, start: int, body: int, end: int, wanted: set[str]) -> Iterator[int]:
+def _calls(source: Source, start: int, body: int, end: int, wanted: set[tuple[str, str]]) -> Iterator[int]:
     """Yield calls of these functions by name, unless the function has a variable or a parameter of that name."""
-    tokens = source.tokens
+    tokens, names = source.tokens, {name for _, name in wanted}
     calls: list[int] = []
     own: set[str] = set()
     for position in range(start, end):
         token, before = tokens[position], tokens[position - 1]
-        if token.kind != "word" or token.text not in wanted:
+        if token.kind != "word" or token.text not in names:
             continue
         is_after_word = before.kind == "word" and before.text not in _BEFORE_CALLS
         if is_after_word or position < body:
             own.add(token.text)
-        elif source.next_text(position) == "(" and before.text not in (".", "->", "::"):
+        elif source.next_text(position) == "(" and (_class_of_call(source, start, position), token.text) in wanted:
             calls.append(position)
     yield from (position for position in calls if tokens[position].text not in own)
+
+
+def _class_of_call(source: Source, start: int, position: int) -> str | None:
+    """Return the class in `Class::f(...)`, or in `x.f(...)` if the function declares `x`; "" for `f(...)`."""
+    tokens = source.tokens
+    before, owner = tokens[position - 1].text, tokens[position - 2].text
+    if before == "::":
+        return owner
+    if before not in {".", "->"}:
+        return ""
+    declared = next((index for index in range(start, position - 2) if tokens[index].text == owner), 0) - 1
+    while declared > start and tokens[declared].text in _AFTER_CLASS:
+        declared -= 1
+    if tokens[declared].text == ">":
+        declared = max((index for index in range(start, declared) if tokens[index].text == "<"), default=0) - 1
+    return tokens[declared].text if declared > start else None

@@ -40,6 +40,27 @@ def test_a_function_of_the_host_is_found_at_its_first_call(declared: str, line: 
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        "S s; y[0] = s.f(1);",
+        "const S &s = *(const S *)y; y[0] = s.f(1);",
+        "S *s = (S *)y; y[0] = s->f(1);",
+        "y[0] = S::g(1);",
+        "T<int> t; y[0] = t.f(1);",
+        "y[0] = O().n; O o; y[0] = o.f(1);",
+    ],
+)
+def test_a_method_of_the_host_is_found_at_its_first_call(call: str, tmp_path: Path) -> None:
+    text = (
+        "struct S { float f(float x) const { return x; } static float g(float x) { return x; } };\n"
+        "template <class U> class T { public: float f(float x) { return x; } };\n"
+        "struct O { int n; float f(float x); };\nfloat O::f(float x) { return x; }\n"
+        f"__mlu_entry__ void k(float *y) {{ {call} }}\n"
+    )
+    assert of_host(text, tmp_path) == [("g" if "S::g" in call else "f", 7)]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "__mlu_func__ float f(float x) { return x; }\n",
@@ -50,6 +71,8 @@ def test_a_function_of_the_host_is_found_at_its_first_call(declared: str, line: 
         "constexpr float f(float x) { return x; }\n",
         "float f(float x) { return x; }\n__mlu_func__ float f(int x) { return x; }\n",
         'extern "C" __mlu_func__ float f(float x) { while (x > 9) { x /= 2; } return x; }\n',
+        "namespace a { __mlu_func__ float f(float); }\nfloat a::f(float x) { return x; }\n#define f(x) a::f(x)\n",
+        "struct S { __mlu_func__ float f(float); };\nfloat S::f(float x) { return x; }\n#define f(x) S().f(x)\n",
         "struct S { __mlu_func__ float operator()(float x) const { return x; } };\n#define f(x) S()(x)\n",
     ],
 )
@@ -62,6 +85,8 @@ def test_a_function_of_the_board_is_none_of_the_host(text: str, tmp_path: Path) 
     [
         "auto f = [](float x) { return x; }; y[0] = f(1);",
         "S s; y[0] = s.f(1);",
+        "S s; y[0] = s.g(1);",
+        "Derived s; y[0] = s.f(1);",
         "y[0] = std::is_same<float, int>::value;",
         "decltype(1.f) one = 1; y[0] = one;",
     ],
@@ -71,7 +96,8 @@ def test_a_name_that_means_something_else_is_no_call(call: str, tmp_path: Path) 
         "template <class T, class = void> struct Has {};\n"
         "template <class T> struct Has<T, std::void_t<decltype(T().f(0))>> {};\n"
         "float f(float x) { return x; }\nfloat is_same(float x) { return f(x); }\n"
-        "struct S { __mlu_func__ float f(float x) { return x; } };\n"
+        "struct S { __mlu_func__ float f(float x) { return x; } __mlu_func__ float g(float x) { return f(x); } };\n"
+        "struct Derived : S {};\nstruct Other { float f(float x) { return x; } };\n"
         f"__mlu_entry__ void k(float *y) {{ {call} }}\n"
     )
     assert of_host(text, tmp_path) == []
