@@ -294,7 +294,7 @@ _INLINED = '__attribute__((no_sanitize("thread"), always_inline, unused))'
 
 def declarations(wanted: Iterable[str]) -> str:
     """Return C++ declarations of those intrinsics among the names: one template per number of arguments."""
-    location = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
+    location = "::mlusim::File mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
     lines = []
 
     def declare(template: str, returned: str, name: str, parameters: str, body: str) -> None:
@@ -331,7 +331,7 @@ def declarations(wanted: Iterable[str]) -> str:
                 values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
                 declare(template, returned, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
             if name in PARAMETERS:
-                lines.append(f"inline cnrtRet_t mlusim_of_{name}{parameters_and_body(name, 'nullptr', '0')}\n")
+                lines.append(f"inline cnrtRet_t mlusim_of_{name}{parameters_and_body(name, '(const char *)0', '0')}\n")
     return "".join(lines)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from mlusim.bangc.compiler.source import Source, Token, quoted, spaced, split_at_commas
+from mlusim.bangc.compiler.source import Source, Token, joined, quoted, spaced, split_at_commas
 from mlusim.bangc.compiler.undeclared_names import OWN
+from mlusim.errors import CompileError
 
 ENTRY_WORD = "__mlusim_entry"
 MAIN = "mlusim_main"
@@ -68,6 +69,12 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     parts = [part for part in split_at_commas(tokens[opening + 1 : close]) if part]
     if len(parts) == 1 and spaced(parts[0]) == "void":
         parts = []
+    for part in map(_without_default, parts):
+        if any(token.text == "&" for token in part):
+            raise CompileError(
+                f"{name.file}:{part[0].line}: {joined(part)} of {name.text.removeprefix(OWN)}: the host would pass the "
+                "address of its own object, which a core cannot access; pass it by value, or a pointer to device memory"
+            )
     return Entry(
         name.text,
         scopes,

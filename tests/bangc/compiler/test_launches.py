@@ -146,6 +146,14 @@ def test_launches_with_comparisons_and_packs_run(tmp_path: Path) -> None:
             r"wrong\.mlu:5:\d+: error: a launch is name<<<dim, type, queue>>>: cnrtDim3_t, cnrtFunctionType_t",
         ),
         (
+            "template <class T> struct P { T n; };\ntemplate <class T> __mlu_entry__ void k(\n  const P<T> &p) {}\n",
+            r"wrong\.mlu:4: const P<T> &p of k: the host would pass the address of its own object, .* pass it by value",
+        ),
+        (
+            "__mlu_entry__ void k(float *y) {\n  __nram__ float a[64];\n  __bang_add(a, a, a, 64, 0);\n}\n",
+            r"wrong\.mlu:4:\d+: error: no matching function .*__bang_add.*note: __bang_add takes 4 arguments",
+        ),
+        (
             "__mlu_entry__ void k(int n) {\n  if (n) {\n}\n",
             r"wrong\.mlu: at the end of the file: .*error: expected .*note: to match this",
         ),

@@ -77,6 +77,14 @@ void *mlusim_find(uint64_t kind, const char *name, void **reference);
 
 namespace mlusim {
 
+// The file of a call, a default argument. No other argument converts to it: one too many, such as 0, is an error.
+struct File {
+    const char *name;
+    template <class T, class = typename std::enable_if<std::is_same<T, const char *>::value>::type>
+    File(T file) : name(file) {}
+    operator const char *() const { return name; }
+};
+
 // Element types by number: kind << 8 | bytes; a pointer has bit 16 set.
 enum Kind { OTHER = 0, SIGNED = 1, UNSIGNED = 2, FLOAT = 3, BFLOAT = 4, BOOL = 5 };
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#define MLUSIM_HERE const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()
+#define MLUSIM_HERE mlusim::File mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()
 
 // Bytes of the arguments, in the order in which they were added.
 struct cnrtKernelParamsBuffer { std::vector<std::string> values; };

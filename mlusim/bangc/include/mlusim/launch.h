@@ -58,13 +58,13 @@ template <class F> struct FunctorLauncher {
 
 template <class R, class... P, class Q = void *>
 inline FunctionLauncher<R, P...> launcher(const char *name, R (*kernel)(P...), Grid dim, int kind, Q &&queue = Q(),
-                                          const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+                                          File file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {{name, file, line, {dim.x, dim.y, dim.z}, kind, (void *)(queue)}, kernel};
 }
 
 template <class F, class Q = void *, class = typename std::enable_if<std::is_class<F>::value>::type>
 inline FunctorLauncher<F> launcher(const char *name, F, Grid dim, int kind, Q &&queue = Q(),
-                                   const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+                                   File file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {{name, file, line, {dim.x, dim.y, dim.z}, kind, (void *)(queue)}};
 }
 
