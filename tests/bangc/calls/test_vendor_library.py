@@ -171,6 +171,9 @@ __mlu_entry__ void inverses(const float *a, float *inverse, float *complementary
     casts[1] = __int2float_up(16777217);
     casts[2] = __int2float_dn(-16777217);
     casts[3] = __int2float_rd(16777217);
+    casts[4] = __float2half_rm(-65520);
+    casts[5] = __float2half_rm(65520);
+    casts[6] = __float2half_rd(-65520);
 }
 
 __mlu_entry__ void atomics(unsigned *counter, float *largest, int *taken, unsigned *old) {
@@ -195,7 +198,8 @@ def test_inverse_error_functions_casts_and_atomics_of_scalars(compiled: Callable
     inside = slice(1, -2)
     np.testing.assert_allclose([math.erf(y) for y in inverse[inside]], a[inside], rtol=2e-6)
     np.testing.assert_allclose([math.erfc(y) for y in complementary[inside]], (1 - a)[inside], rtol=2e-6)
-    assert casts[:4].tolist() == [2147483520, 16777218, -16777218, 16777218]
+    # The halves of 65520 are the largest, 65504, and 2^16, which is infinite.
+    assert casts[:7].tolist() == [2147483520, 16777218, -16777218, 16777218, -65504, math.inf, -math.inf]
 
     counter, taken = (device.upload(np.zeros(3, kind), writable=True) for kind in (np.uint32, np.int32))
     largest, old = device.upload(np.full(1, -5, np.float32), writable=True), device.alloc(16, np.uint32)

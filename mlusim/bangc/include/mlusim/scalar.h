@@ -44,13 +44,20 @@ template <class T> inline T directed(T near, double error, Rounding mode) {
     return near;
 }
 
+// The value of a float; of an infinity, that of the float which would follow the largest one.
+template <class T> inline double place(T value) {
+    if (!std::isinf(float(value))) return double(float(value));
+    T last = step(value, value < T(0)), one_before = step(last, value < T(0));
+    return 2 * double(float(last)) - double(float(one_before));
+}
+
 template <class T> inline T narrow(double x, Rounding mode) {
     T near = T(float(x));
     double error = x - double(float(near));
     if (!(std::isfinite(x) && error != 0)) return near;
     if (mode != RD && mode != RM) return directed(near, error, mode);
     T low = directed(near, error, DN), high = directed(near, error, UP);
-    if (x - double(float(low)) != double(float(high)) - x) return near;
+    if (x - place(low) != place(high) - x) return near;
     return mode == RD && x < 0 ? low : high;
 }
 
