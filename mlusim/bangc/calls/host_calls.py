@@ -25,7 +25,7 @@ cnrtHostRegister 3|cnrtHostUnregister 1|cnrtMcacheOperation 5|cnrtFreeConstant 1
 cnrtDestroyQueue 1|cnrtSyncQueue 1|cnrtCreateNotifier 1|cnrtDestroyNotifier 1
 cnrtMallocHost 2|cnrtQueryQueue 1|cnrtCastDataType_V2 7|cnrtCastDataType 6|cnrtConvertFloatToHalf 2
 cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2|cnrtHostMallocWithFlags 3|cnrtSetCurrentChannel 1
-cnrtLibGetVersion 3
+cnrtLibGetVersion 3|__mlusim_host_function 2
 """
 _DRIVER = """
 cnInit 1|cnDeviceGet 2|cnDeviceGetAttribute 3|cnDeviceGetCount 1|cnCtxGetCurrent 1|cnCtxGetDevice 1|cnCtxCreate 3
@@ -90,6 +90,7 @@ SAME = {
     **dict.fromkeys(("cnCtxCreate", "cnSharedContextAcquire"), "cnCtxGetCurrent"),
     "cnCtxGetConfigParam": "cnGetCtxConfigParam",
     "__mlusim_device_name": "mlusim_device_name",
+    "__mlusim_host_function": "mlusim_host_function",
 }
 # Positions of the arguments of copies that are addresses. For each, compiled code also passes how many bytes the object
 # of that address has from there on, as far as the compiler knows.

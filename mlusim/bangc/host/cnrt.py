@@ -128,6 +128,12 @@ class Cnrt(ProgramMemory):
         self._waited[handle] = len(self.queued.get(handle, []))
         return 0
 
+    def mlusim_host_function(self, handle: int, *_: int) -> int:
+        """Run what the queue has before a function of the host (`cnrtInvokeHostFunc`), or continue after it."""
+        self.queue(handle)
+        self.device.synchronize()
+        return 0
+
     def cnrtSyncDevice(self) -> int:
         self.device.synchronize()
         self._waited = {queue: len(launches) for queue, launches in self.queued.items()}

@@ -84,6 +84,8 @@ class MissingWaits:
         self._placed: dict[int, set[int]] = {}
         # Those that a blocking call has waited for, although it named another queue or none. ASSUMED: it does.
         self._assumed_done: set[int] = set()
+        # While a function of the host runs in a queue: what is before it there.
+        self._before_function: set[int] = set()
         # Copies with a hint: what else uses their memory has the same cause.
         self._reported: set[int] = set()
         self._suspects: list[_Suspect] = []
@@ -117,6 +119,8 @@ class MissingWaits:
         match function:
             case "cnrtQueueSync":
                 self._finish(self._before.get(first, set()))
+            case "mlusim_host_function":
+                self._before_function = set(self._before.get(first, ())) if values[1] else set()
             case "cnrtSyncDevice":
                 self._finish(set(self._pending))
             case "cnrtPlaceNotifier":
@@ -175,7 +179,12 @@ class MissingWaits:
                 self._found(suspect.kind, *call, suspect.earlier)
 
     def _host_spans(self) -> list[tuple[int, Span]]:
-        return [(number, span) for number, pending in self._pending.items() for span in pending.host]
+        return [
+            (number, span)
+            for number, pending in self._pending.items()
+            if number not in self._before_function
+            for span in pending.host
+        ]
 
     def _copied(
         self, name: str, location: SourceLine, values: list[int], queues: set[int], memory: Sequence[Region]

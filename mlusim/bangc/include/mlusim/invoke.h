@@ -119,10 +119,11 @@ inline cnrtRet_t cnrtGetDeviceInfo(cnrtDeviceInfo_t *info, int device) {
     return cnrtSuccess;
 }
 
-// Runs immediately: earlier copies and launches of all queues have completed.
-inline cnrtRet_t cnrtInvokeHostFunc(cnrtQueue_t queue, cnrtHostFn_t function, void *argument) {
-    if (cnrtRet_t status = cnrtQueueSync(queue)) return status;
-    return function(argument), cnrtSuccess;
+// Runs immediately: earlier copies and launches of all queues have completed. The host itself has not waited for them.
+inline cnrtRet_t cnrtInvokeHostFunc(cnrtQueue_t queue, cnrtHostFn_t function, void *argument, MLUSIM_HERE) {
+    __mlusim_host_function(queue, true, mlusim_f, mlusim_l);
+    function(argument);
+    return __mlusim_host_function(queue, false, mlusim_f, mlusim_l);
 }
 
 template <class T> inline cnrtRet_t cnrtConvertFloatToHalfArray(T *halves, const float *floats, int count) {
