@@ -285,6 +285,10 @@ class ProgramMemory:
         return 0
 
     def cnrtMemset(self, dst: int, value: int, size: int, *_: Any) -> int:
+        if not size and value:
+            raise InputError(
+                f"{self.call[0]} of 0 B with the value {value}: the arguments are the address, the value and the size"
+            )
         return self._set(dst, struct.pack("<B", value & 0xFF), size)
 
     def cnrtMemsetD32(self, dst: int, value: int, count: int, *_: Any) -> int:

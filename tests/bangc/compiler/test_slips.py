@@ -61,6 +61,11 @@ def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
             InputError,
             r"cnrtMemcpy with the direction 65536, a constant that the headers lack: choose one of cnrtMemcpyHostTo",
         ),
+        (
+            "cnrtMemset(p, 16, 0);",
+            InputError,
+            "cnrtMemset of 0 B with the value 16: the arguments are the address, the",
+        ),
         ("cnrtMemcpy(p, h, 16, (cnrtMemTransDir_t)9);", InputError, r"cnrtMemcpy with the direction 9: choose one of"),
         (
             "cnrtMemcpy2DAsync(p, 8, h, 8, 8, 2, (cnrtQueue_t)0, (cnrtMemTransDir_t)9);",

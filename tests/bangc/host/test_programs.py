@@ -241,10 +241,14 @@ def test_a_launch_in_a_template_has_the_types_of_the_instance(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("what", "message"),
-    [("short", "as many, and as large, as the entry's parameters"), ("stranger", "the function to invoke is an entry")],
+    [
+        ("short", "as many, and as large, as the entry's parameters"),
+        ("short array", "as many, and as large, as the entry's parameters"),
+        ("stranger", "the function to invoke is an entry"),
+    ],
 )
 def test_a_wrong_invocation_is_an_error_at_its_line(what: str, message: str) -> None:
-    with pytest.raises(KernelError, match=rf"main, invoked\.mlu:4\d: .*{message}"):
+    with pytest.raises(KernelError, match=rf"main, invoked\.mlu:[45]\d: .*{message}"):
         run_program(bangc.compile(KERNELS / "invoked.mlu"), Device(), (what,))
 
 

@@ -61,7 +61,7 @@ inline cnrtRet_t cnrtInvokeKernel(const void *function, cnrtDim3_t dim, cnrtFunc
                                   cnrtQueue_t queue, MLUSIM_HERE) {
     const mlusim::Entry &entry = mlusim::entry_at(function, mlusim_f, mlusim_l);
     std::vector<std::string> values;
-    for (size_t k = 0; k < entry.count; ++k) values.emplace_back(static_cast<char *>(arguments[k]), entry.sizes[k]);
+    for (size_t k = 0; k < entry.count && arguments[k]; ++k) values.emplace_back(static_cast<char *>(arguments[k]), entry.sizes[k]);
     return mlusim::invoke(entry, dim, kind, values, queue, mlusim_f, mlusim_l);
 }
 inline cnrtRet_t cnrtInvokeKernel_V2(const void *function, cnrtDim3_t dim, cnrtKernelParamsBuffer_t arguments,
