@@ -1,31 +1,33 @@
-"""The functions of CNRT and CNDRV that host code may call: numbers of arguments and return types."""
+"""The functions of CNRT and CNDRV that host code may call: numbers of arguments, or their types, and return types."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from mlusim.hardware import Board
 
 _STATUS = """
-cnrtMalloc 2|cnrtFree 1|cnrtHostMalloc 2|cnrtFreeHost 1|cnrtMallocConstant 2|cnrtMemset 3|cnrtMemsetAsync 4
-cnrtMemsetD8 3|cnrtMemsetD32 3
-cnrtMemcpy 4|cnrtMemcpyAsync 5|cnrtMemcpyAsync_V2 5|cnrtMemcpyPeer 5|cnrtMemGetInfo 2
-cnrtQueueCreate 1|cnrtQueueCreateWithPriority 3|cnrtQueueDestroy 1|cnrtQueueSync 1|cnrtQueueQuery 1|cnrtSyncDevice 0
-cnrtQueueWaitNotifier 3
-cnrtNotifierCreate 1|cnrtNotifierCreateWithFlags 2|cnrtNotifierDestroy 1|cnrtPlaceNotifier 2|cnrtWaitNotifier 1
-cnrtQueryNotifier 1|cnrtNotifierDuration 3|cnrtNotifierElapsedTime 3
-cnrtSetDevice 1|cnrtGetDevice 1|cnrtGetDeviceCount 1|__mlusim_device_name 3|cnrtDeviceGetAttribute 3|cnrtInit 1
-cnrtDestroy 0|cnrtGetDeviceHandle 2|cnrtSetCurrentDevice 1|cnrtGetLastError 0|cnrtPeekAtLastError 0
-cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtDriverGetVersion 3|cnrtDeviceReset 0|cnrtCreateQueue 1
-cnrtSetDeviceFlag 1|cnrtGetDeviceFlag 1|cnrtDeviceGetQueuePriorityRange 2|cnrtQueueGetPriority 2
-cnrtDeviceGetPCIBusId 3|cnrtGetPeerAccessibility 3|cnrtPlaceNotifierWithFlags 3
-cnrtMemcpy2D 7|cnrtMemcpy2DAsync 8|cnrtMemcpy3D 1|cnrtMemcpyPeerAsync 6|cnrtMemcpyAsync_V3 5|cnrtMemsetD8Async 4
-cnrtMemsetD32Async 4|cnrtMallocAsync 3|cnrtFreeAsync 2|cnrtMallocFrameBuffer 3|cnrtPointerGetAttributes 2
-cnrtHostRegister 3|cnrtHostUnregister 1|cnrtMcacheOperation 5|cnrtFreeConstant 1|cnrtMallocHostMemory 2
-cnrtDestroyQueue 1|cnrtSyncQueue 1|cnrtCreateNotifier 1|cnrtDestroyNotifier 1
-cnrtMallocHost 2|cnrtQueryQueue 1|cnrtCastDataType_V2 7|cnrtCastDataType 6|cnrtConvertFloatToHalf 2
-cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2|cnrtHostMallocWithFlags 3|cnrtSetCurrentChannel 1
-cnrtLibGetVersion 3|__mlusim_host_function 2
+cnrtMalloc(void **, size_t)|cnrtFree(void *)|cnrtHostMalloc(void **, size_t)|cnrtFreeHost(void *)|cnrtMallocConstant 2
+cnrtMemset(void *, int, size_t)|cnrtMemsetAsync 4|cnrtMemsetD8 3|cnrtMemsetD32 3
+cnrtMemcpy(void *, void *, size_t, cnrtMemTransDir_t)
+cnrtMemcpyAsync(void *, void *, size_t, cnrtQueue_t, cnrtMemTransDir_t)|cnrtMemcpyAsync_V2 5|cnrtMemcpyPeer 5
+cnrtMemGetInfo 2|cnrtQueueCreate(cnrtQueue_t *)|cnrtQueueCreateWithPriority 3|cnrtQueueDestroy(cnrtQueue_t)
+cnrtQueueSync(cnrtQueue_t)|cnrtQueueQuery(cnrtQueue_t)|cnrtSyncDevice()|cnrtQueueWaitNotifier 3
+cnrtNotifierCreate(cnrtNotifier_t *)|cnrtNotifierCreateWithFlags 2|cnrtNotifierDestroy(cnrtNotifier_t)
+cnrtPlaceNotifier(cnrtNotifier_t, cnrtQueue_t)|cnrtWaitNotifier(cnrtNotifier_t)|cnrtQueryNotifier(cnrtNotifier_t)
+cnrtNotifierDuration 3|cnrtNotifierElapsedTime 3|cnrtSetDevice(int)|cnrtGetDevice(int *)
+cnrtGetDeviceCount(unsigned int *)|__mlusim_device_name 3|cnrtDeviceGetAttribute 3|cnrtInit 1|cnrtDestroy 0
+cnrtGetDeviceHandle 2|cnrtSetCurrentDevice(int)|cnrtGetLastError()|cnrtPeekAtLastError()|cnrtRuntimeGetVersion 1
+cnrtGetLibVersion 3|cnrtDriverGetVersion 3|cnrtDeviceReset 0|cnrtCreateQueue(cnrtQueue_t *)|cnrtSetDeviceFlag 1
+cnrtGetDeviceFlag 1|cnrtDeviceGetQueuePriorityRange 2|cnrtQueueGetPriority 2|cnrtDeviceGetPCIBusId 3
+cnrtGetPeerAccessibility 3|cnrtPlaceNotifierWithFlags 3|cnrtMemcpy2D 7|cnrtMemcpy2DAsync 8|cnrtMemcpy3D 1
+cnrtMemcpyPeerAsync 6|cnrtMemcpyAsync_V3 5|cnrtMemsetD8Async 4|cnrtMemsetD32Async 4|cnrtMallocAsync 3|cnrtFreeAsync 2
+cnrtMallocFrameBuffer 3|cnrtPointerGetAttributes 2|cnrtHostRegister 3|cnrtHostUnregister 1|cnrtMcacheOperation 5
+cnrtFreeConstant 1|cnrtMallocHostMemory 2|cnrtDestroyQueue(cnrtQueue_t)|cnrtSyncQueue(cnrtQueue_t)
+cnrtCreateNotifier(cnrtNotifier_t *)|cnrtDestroyNotifier 1|cnrtMallocHost 2|cnrtQueryQueue(cnrtQueue_t)
+cnrtCastDataType_V2 7|cnrtCastDataType 6|cnrtConvertFloatToHalf 2|cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2
+cnrtHostMallocWithFlags 3|cnrtSetCurrentChannel 1|cnrtLibGetVersion 3|__mlusim_host_function 2
 """
 _DRIVER = """
 cnInit 1|cnDeviceGet 2|cnDeviceGetAttribute 3|cnDeviceGetCount 1|cnCtxGetCurrent 1|cnCtxGetDevice 1|cnCtxCreate 3
@@ -171,12 +173,13 @@ ATTRIBUTES: dict[int, Callable[[Board], int]] = {
 
 
 def _table(text: str, returns: str) -> dict[str, tuple[int, str]]:
-    calls = {}
-    for entry in text.replace("\n", "|").split("|"):
-        if entry:
-            name, count = entry.split()
-            calls[name] = (int(count), returns)
-    return calls
+    """Return number of arguments and return type by name."""
+    found = re.finditer(r"(\w+)(?: (\d+)|\((.*?)\))", text)
+    return {name: (int(count or len(_types(types))), returns) for name, count, types in (one.groups() for one in found)}
+
+
+def _types(parameters: str) -> list[str]:
+    return [kind for kind in parameters.split(", ") if kind]
 
 
 HOST_CALLS: dict[str, tuple[int, str]] = {
@@ -186,28 +189,12 @@ HOST_CALLS: dict[str, tuple[int, str]] = {
     "cnrtGetErrorName": (1, "const char *"),
 }
 # Parameters of functions that a program may use as values, such as the deleter of a smart pointer.
-PARAMETERS = {
-    **dict.fromkeys(("cnrtFree", "cnrtFreeHost"), "void *"),
-    **dict.fromkeys(("cnrtMalloc", "cnrtHostMalloc"), "void **, size_t"),
-    **dict.fromkeys(("cnrtQueueDestroy", "cnrtQueueSync", "cnrtQueueQuery", "cnrtDestroyQueue"), "cnrtQueue_t"),
-    **dict.fromkeys(("cnrtSyncQueue", "cnrtQueryQueue"), "cnrtQueue_t"),
-    **dict.fromkeys(("cnrtQueueCreate", "cnrtCreateQueue"), "cnrtQueue_t *"),
-    **dict.fromkeys(("cnrtNotifierDestroy", "cnrtWaitNotifier", "cnrtQueryNotifier"), "cnrtNotifier_t"),
-    **dict.fromkeys(("cnrtNotifierCreate", "cnrtCreateNotifier"), "cnrtNotifier_t *"),
-    "cnrtPlaceNotifier": "cnrtNotifier_t, cnrtQueue_t",
-    "cnrtMemset": "void *, int, size_t",
-    "cnrtMemcpy": "void *, void *, size_t, cnrtMemTransDir_t",
-    "cnrtMemcpyAsync": "void *, void *, size_t, cnrtQueue_t, cnrtMemTransDir_t",
-    **dict.fromkeys(("cnrtSyncDevice", "cnrtGetLastError", "cnrtPeekAtLastError"), ""),
-    **dict.fromkeys(("cnrtSetDevice", "cnrtSetCurrentDevice"), "int"),
-    "cnrtGetDevice": "int *",
-    "cnrtGetDeviceCount": "unsigned int *",
-}
+PARAMETERS: dict[str, str] = dict(re.findall(r"(\w+)\((.*?)\)", _STATUS))
 
 
 def parameters_and_body(name: str, *more: str) -> str:
     """Return what follows the name of a function that calls one of `PARAMETERS`, with more arguments."""
-    types = [kind for kind in PARAMETERS[name].split(", ") if kind]
+    types = _types(PARAMETERS[name])
     taken = ", ".join(f"{kind} a{k}" for k, kind in enumerate(types))
     passed = ", ".join((*(f"a{k}" for k in range(len(types))), *more))
     return f"({taken}) {{ return {name}({passed}); }}"
