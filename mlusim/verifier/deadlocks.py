@@ -28,6 +28,7 @@ _WAITS_FOR = {
     "sync_all_ipu_within_cluster": "sync_all_ipu_within_cluster waits for every core of the cluster, returned or not",
     "lock": "a lock is held until its task releases it, even if that task has ended",
 }
+_RELEASE = "release the lock on every path of the task that acquires it"
 
 
 class _Awaited(NamedTuple):
@@ -72,7 +73,9 @@ def deadlock(run: Run) -> Finding | None:
     holders = {number: task for (task, number), record in held.items() if record not in waits_at}
     locked = {number: held[task, number] for number, task in holders.items()}
     title, remedy = _deadlock(log, tasks_of, holders, returned=bool(returned))
-    remedies = [remedy]
+    again = {int(run.columns["line"][record]) for record in locked.values()} & by_line.keys()
+    # Tasks wait for a lock where they acquired one: in the next turn of a loop, not in another order.
+    remedies = [_RELEASE if again else remedy]
     if returned and all(log.tasks[task].is_memory_core for task in returned):
         remedies = _without_memory_cores(sites[0], list(tasks_of)) or remedies
     return Finding(
@@ -172,7 +175,7 @@ def _deadlock(
     ((awaited, tasks),) = waiting.items()
     count = f"{plural(len(tasks), 'task')} wait{'s' if len(tasks) == 1 else ''}"
     if locks:
-        return f"deadlock: {count} for {texts[awaited]}", "release the lock on every path of the task that acquires it"
+        return f"deadlock: {count} for {texts[awaited]}", _RELEASE
     remedy = "make all of them reach the same barriers" + (", and none return before the last" if returned else "")
     return f"deadlock: {count} in {awaited}, which not all of its participants reach", remedy
 

@@ -44,7 +44,7 @@ _KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
     ),
 }
 _VIEW = re.compile(r"<view of (.+?) \((\w+)\)")
-_UNLOCK = re.compile(r"unlock (\d+): this task does not hold that lock")
+_UNLOCK = re.compile(r"unlock (\d+): this task does not hold that lock(?:; it holds lock (\d+))?")
 _SIZE = "correct the index, the size, or the bound of its loop; or make that buffer or tensor larger"
 
 
@@ -67,8 +67,15 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
     ]
     if len(loops) == 1:
         remedy = re.sub("the loop|its loop", f"the loop at {loops[0]}", remedy)
-    # Where a task acquired the lock that it waits for itself.
-    lock = locks_in_use(run).get(error.own_lock) if isinstance(error, HangError) and error.own_lock else None
+    refused = _refused(error.message)
+    # Where a task acquired the lock that it waits for itself, or that it holds in place of the one that it releases.
+    held, lock = locks_in_use(run), None
+    if isinstance(error, HangError) and error.own_lock:
+        lock = held.get(error.own_lock)
+    elif "holds" in refused:
+        lock = next(record for (_, number), record in held.items() if number == refused["holds"])
+        acquires = location_of(*run.log.lines[int(run.columns["line"][lock])][:2])
+        remedy = f"acquire and release the same lock: {acquires} acquires lock {refused['holds']}"
     return Finding(
         kind=kind,
         title=error.message,
@@ -76,7 +83,7 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         sites=() if lock is None else (run.site(lock, "locks"),),
         rule=rule,
         remedies=(remedy,) if remedy else (),
-        fields={"error": type(error).__name__, **_as_fields(at), **_refused(error.message)},
+        fields={"error": type(error).__name__, **_as_fields(at), **refused},
     )
 
 
@@ -107,11 +114,14 @@ def find_swallowed(log: Log, stopped: BaseException | None) -> list[Finding]:
 
 
 def _refused(message: str) -> dict[str, Any]:
-    """Return what a message begins with, an operation if one was refused, and the lock or first buffer it names."""
+    """Return what a message begins with, an operation if one was refused, and the lock or first buffer it names.
+
+    `lock`: one that is released and not held; `holds`: one that the task holds instead.
+    """
     view, unlock = _VIEW.search(message), _UNLOCK.match(message)
     named: dict[str, Any] = {} if view is None else {"buffer": view[1], "memory": view[2]}
     if unlock is not None:
-        named["lock"] = int(unlock[1])
+        named |= {"lock": int(unlock[1])} if unlock[2] is None else {"holds": int(unlock[2])}
     return {"operation": message.partition(" ")[0], **named}
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mlusim
 from findings import ONE, X, assert_text, only, the_only_error
 from kernel_lines import line_of
-from mlusim import Output, verify
+from mlusim import InOut, Output, verify
 
 
 def test_a_deadlock_names_waiting_and_returned_tasks():
@@ -284,3 +285,98 @@ def test_a_barrier_that_the_cores_leave_out_belongs_before_what_they_read():
     assert finding.kind == "hang"
     assert finding.remedy.startswith(f"`await core.sync_cluster()` in the cores, once before test_hangs.py:{line}\n")
     assert verify(kernel, X, Output((4, 8)), True, dim=4, reference=X[:4]).ok
+
+
+def test_a_barrier_that_the_cores_leave_out_in_a_loop_belongs_in_the_loop_of_what_races():
+    async def kernel(core, x, out, waits=False):
+        """The cores add pairs of rows through SRAM, in turns."""
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            for _ in range(4):
+                await core.sync_cluster()
+            return
+        tile, other = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "other"))
+        for turn in range(2):
+            await core.memcpy(tile, x[4 * turn + core.core_id])
+            await core.memcpy(box[core.core_id], tile)
+            if waits:
+                await core.sync_cluster()
+            if core.core_id < 2:
+                await core.memcpy(other, box[core.core_id + 2])
+                core.add(tile, tile, other)
+                await core.memcpy(out[2 * turn + core.core_id], tile)
+            await core.sync_cluster()
+
+    expected = X.reshape(2, 2, 2, 8).sum(1).reshape(4, 8)
+    (finding,) = verify(kernel, X, Output((4, 8)), dim=4).errors
+    line = line_of(kernel, "if core.core_id < 2:")
+    assert finding.kind == "hang"
+    assert finding.remedy.startswith(f"`await core.sync_cluster()` in the cores, before test_hangs.py:{line}\n")
+    assert verify(kernel, X, Output((4, 8)), True, dim=4, reference=expected).ok
+
+
+def test_a_barrier_that_the_cores_leave_out_before_a_loop_with_one_belongs_before_it():
+    async def kernel(core, x, out, waits=False):
+        """The cores add four rows in a tree."""
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        if core.is_memory_core:
+            for _ in range(3):
+                await core.sync_cluster()
+            return
+        tile, other = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "other"))
+        await core.memcpy(tile, x[core.core_id])
+        await core.memcpy(box[core.core_id], tile)
+        if waits:
+            await core.sync_cluster()
+        for step in (2, 1):
+            if core.core_id < step:
+                await core.memcpy(other, box[core.core_id + step])
+                core.add(tile, tile, other)
+                await core.memcpy(box[core.core_id], tile)
+            await core.sync_cluster()
+        if core.core_id == 0:
+            await core.memcpy(out, tile)
+
+    (finding,) = verify(kernel, X, Output((8,)), dim=4).errors
+    line = line_of(kernel, "for step in (2, 1):")
+    assert finding.kind == "hang"
+    assert finding.remedy.startswith(
+        f"`await core.sync_cluster()` in the cores, once before the loop at test_hangs.py:{line}\n"
+    )
+    assert verify(kernel, X, Output((8,)), True, dim=4, reference=X[:4].sum(0)).ok
+
+
+async def add_under_locks(core, rows, x, total, fault=""):
+    """total[rows[i]] += x[i], each row under a lock of its own."""
+    if core.is_memory_core:
+        return
+    held, sums = (core.nram.alloc(8, x.dtype, name) for name in ("held", "sums"))
+    for item in range(core.task_id, x.shape[0], core.task_dim):
+        row = int(await core.load(rows[item]))
+        await core.memcpy(held, x[item])
+        if fault != "no lock":
+            await core.lock(core.task_id if fault == "another lock" else row)
+        await core.memcpy(sums, total[row])
+        core.add(sums, sums, held)
+        await core.memcpy(total[row], sums)
+        if fault != "no unlock":
+            await core.unlock(row)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "remedy"),
+    [
+        ("no lock", "operand", "`await core.lock(row)` in every task, before test_hangs.py:"),
+        ("another lock", "operand", "acquire and release the same lock: test_hangs.py:{lock} acquires lock 0"),
+        ("no unlock", "hang", "release the lock on every path of the task that acquires it"),
+    ],
+)
+def test_faults_of_locks_by_row_are_told_apart(fault, kind, remedy):
+    rows, total = np.array([2, 2, 1, 0, 1, 2, 0, 1], np.int32), np.zeros((3, 8), np.float32)
+    expected = total.copy()
+    np.add.at(expected, rows, X)
+    finding = the_only_error(add_under_locks, rows, X, InOut(total), fault, dim=4)
+    line = line_of(add_under_locks, 'await core.lock(core.task_id if fault == "another lock" else row)')
+    assert finding.kind == kind
+    assert finding.remedy.startswith(remedy.format(lock=line))
+    assert verify(add_under_locks, rows, X, InOut(total), reference=expected, dim=4).ok

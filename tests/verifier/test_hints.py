@@ -158,3 +158,42 @@ def test_a_slot_of_a_ring_that_a_short_run_does_not_reach_is_no_unused_buffer():
     assert not verify(kernel, X[:2], Output.like(X[:2]), **ONE).findings
     (hint,) = verify(kernel, X, Output.like(X), **ONE).findings
     assert hint.title.startswith("no operation uses spare, ")
+
+
+async def differences(core, x, out, tile=4):
+    """out[i] = x[i] - x[i - 1], with slots in turn."""
+    slots, made = core.nram.alloc((2, tile + 1), x.dtype, "slots"), core.nram.alloc((2, tile), x.dtype, "made")
+    for turn, start in enumerate(range(0, out.size, tile)):
+        size, slot = min(tile, out.size - start), slots[turn % 2]
+        core.memcpy_async(slot[: size + 1], x[start : start + size + 1])
+        await core.sync_io()
+        core.sub(made[turn % 2, :size], slot[1 : size + 1], slot[:size])
+        await core.sync_compute()
+        core.memcpy_async(out[start : start + size], made[turn % 2, :size])
+    await core.sync()
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 30])
+def test_a_run_on_an_empty_tensor_does_not_show_what_is_unused_or_redundant(size):
+    x = np.arange(size + 1, dtype=np.float32) ** 2
+    report = verify(differences, x, Output((size,)), reference=np.diff(x), **ONE)
+    assert not report.findings, report.text()
+
+
+def test_a_copy_that_nothing_waits_for_is_one_finding_with_its_race():
+    async def kernel(core, x, out, blocks=False):
+        held = core.nram.alloc(8, x.dtype, "held")
+        for row in range(8):
+            core.fill(held, float(row))
+            await core.sync_compute()
+            if blocks:
+                await core.memcpy(out[row], held)
+            else:
+                core.memcpy_async(out[row], held)
+
+    report = verify(kernel, X, Output.like(X), **ONE)
+    (finding,) = [finding for finding in report.findings if finding.kind != "unused"]
+    assert (finding.kind, [part.kind for part in finding.folded]) == ("race", ["unawaited"])
+    assert finding.remedy.startswith("wait for the copy at test_hints.py:")
+    expected = np.repeat(np.arange(8, dtype=np.float32), 8).reshape(8, 8)
+    assert verify(kernel, X, Output.like(X), True, reference=expected, **ONE).ok

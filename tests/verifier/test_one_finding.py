@@ -85,7 +85,7 @@ def test_a_release_and_the_race_of_the_next_buffer_are_one_finding():
                 core.write_zero(core.nram.alloc(8, x.dtype, "other"))
 
     finding = the_only_error(kernel, X, Output.like(X), **ONE)
-    assert (finding.kind, kinds_of(finding)) == ("race", ["release"])
+    assert (finding.kind, kinds_of(finding)) == ("race", ["release", "unawaited"])
     assert finding.fields["reused_by"] == "other"
 
 

@@ -32,9 +32,13 @@ _OF_PLAN = (*_STOPS, "never-written", "written-again", "wrong-value")
 
 
 def explains(cause: Finding, consequence: Finding) -> bool:
-    """Return whether one finding is the cause of another: by the rule of its kind, or because the plan is wrong."""
+    """Return whether one finding is the cause of another: by the rule of its kind, or because of what comes first.
+
+    That is a wrong plan, or an operation that was not awaited, and did not run.
+    """
     rule = _RULES.get(consequence.kind)
-    return (rule is not None and rule(cause, consequence)) or _of_plan(cause, consequence)
+    lacks = cause.kind == "await" and consequence.kind in _BAD_VALUES
+    return lacks or (rule is not None and rule(cause, consequence)) or _of_plan(cause, consequence)
 
 
 def has_wrong_part(cause: Finding, race: Finding) -> bool:
@@ -358,6 +362,12 @@ def _memory_core(cause: Finding, passed: Finding) -> bool:
     return bool(barrier) and passed.sites[0].operation.removeprefix("__") == barrier != cause.fields["sync"]
 
 
+def _unawaited(cause: Finding, copies: Finding) -> bool:
+    """Return whether copies that their task never waits for race: one sync would wait for both reasons."""
+    races = (race for race in cause.unfolded if race.kind == "race")
+    return copies.lines <= {site.at for race in races for site in race.sites if site.operation == "memcpy"}
+
+
 def _unselected(cause: Finding, unselected: Finding) -> bool:
     """Return whether the line that stores more than a filter selected writes its tensor again."""
     return cause.kind == "written-again" and unselected.sites[0].at in cause.lines
@@ -377,6 +387,7 @@ _RULES: dict[str, Callable[[Finding, Finding], bool]] = {
     "not-planned": _not_planned,
     "memory-core": _memory_core,
     "unselected": _unselected,
+    "unawaited": _unawaited,
     "unread": _unread,
     "unused": _unused,
 }

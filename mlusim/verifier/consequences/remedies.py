@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
@@ -14,9 +15,20 @@ from mlusim.verifier.consequences.one_fault import (
     writes_in_place_of,
     wrong_stage,
 )
-from mlusim.verifier.findings import WRONG_OPERANDS, Finding, Site, in_one_function, outermost_loop, wrong_part
+from mlusim.verifier.findings import (
+    SAME_BYTES,
+    WRONG_OPERANDS,
+    Finding,
+    Site,
+    in_one_function,
+    outermost_loop,
+    wrong_part,
+)
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
+
+# The number of a lock, where Python releases it.
+_RELEASED = re.compile(r"\.unlock\((.+)\)")
 
 
 def remedies_with(cause: Finding, consequence: Finding) -> tuple[str, ...]:
@@ -31,6 +43,14 @@ def _released_buffer(cause: Finding, consequence: Finding) -> tuple[str, ...] | 
         return None
     sync, *others = cause.remedies
     return blocking_copy(consequence.sites[0]), f"{sync}, and {consequence.remedy}", *others
+
+
+def _unawaited_copy(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+    """The task reuses what its copy reads, and never waits for that copy: it should block."""
+    copy = cause.sites[0]
+    if copy.role == "writes" or consequence.lines != {copy.at} or "wait for the copy" in cause.remedies[0]:
+        return None
+    return blocking_copy(copy), *cause.remedies
 
 
 def _wrong_stage(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -77,11 +97,14 @@ def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     waits = _waits_for(cause, sync, late)
     passed = any(site.operation == sync and begin <= site.line <= end for site in cause.sites if site is not waits)
     one_each = waits is not None and len(loops) == len(source_file(waits.file).loops_around(waits.line)) == 1
-    if one_each and not passed:
+    alike = (first.task == "memory core") == (late.task == "memory core") and first.line < late.line
+    all_pass = source.line_passed_by_all(first.line, late.line) if first.file == late.file else late.line
+    if alike and source.loop_around(first.line, late.line)[0]:
+        where = f"before {location_of(late.file, all_pass)}"
+    elif one_each and not passed and not alike:
         # The others reach it in each iteration of their loop.
         where = f"at the beginning of the loop at {location_of(late.file, begin)}"
     else:
-        all_pass = source.line_passed_by_all(first.line, late.line) if first.file == late.file else late.line
         before = min(begin or late.line, all_pass)
         where = f"once before {'the loop at ' if before == begin else ''}{location_of(late.file, before)}"
     return f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies
@@ -118,6 +141,8 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     if cause.kind == "task-race" or cause.remedy.startswith(
         (wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")
     ):
+        return None
+    if cause.remedies and SAME_BYTES in cause.remedies[0]:
         return None
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
@@ -240,6 +265,7 @@ _RULES: dict[str, tuple[Callable[[Finding, Finding], tuple[str, ...] | None], ..
     "unused": (_unused,),
     "memory-core": (_barrier_of_cores,),
     "unselected": (_unselected,),
+    "unawaited": (_unawaited_copy,),
 }
 
 
@@ -252,7 +278,8 @@ def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:
         return race.remedies
     if not first.line < last.line:
         return race.remedies
-    lock = first.call(f"lock({unlock.fields['lock']})")
+    number = _RELEASED.search(last.source)
+    lock = first.call(f"lock({number[1] if number and not last.is_compiled else unlock.fields['lock']})")
     return f"{lock} in every task, before {first.location}", *race.remedies[1:]
 
 
