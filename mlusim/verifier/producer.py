@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.log import NONE, SCALAR, VECTOR
 from mlusim.verifier.accesses.geometry import Geometry, element_starts, shared
-from mlusim.verifier.accesses.table import BY_ROWS
+from mlusim.verifier.accesses.table import BY_ROWS, FILLS
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine
@@ -102,8 +102,9 @@ class Lineage:
         """Return the lines that made it and none of the others; else those that made the others, and not it.
 
         Of the latter, only those of elements that the same operation stored, and that write to the buffers through
-        which it came: they might have written it, too.
+        which it came: they might have written it, too. A fill only prepares for others.
         """
+        fills = ops_among(self.run.log, FILLS)[self.run.columns["op"]]
         if not self.records or not others or not all(other.records for other in others):
             return set(), set()
         only = self.lines.difference(*(other.lines for other in others))
@@ -114,7 +115,9 @@ class Lineage:
         for other in (other for other in others if other.records[0] == self.records[0]):
             # If its own records are not all, it only lacks what made the other last.
             records = other.records if self.are_all else other.records[1:2]
-            lacks.append(self.run.lines_at([record for record in records if self._written(record) in buffers]))
+            lacks.append(
+                self.run.lines_at([made for made in records if self._written(made) in buffers and not fills[made]])
+            )
         return set(), set.intersection(*lacks) - self.lines if lacks else set()
 
     def _written(self, record: int) -> str:

@@ -15,7 +15,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import BY_ROWS, FILLS
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import PRIVATE, WRONG_OPERANDS, Site, wrong_part
+from mlusim.verifier.findings import PRIVATE, SAME_BYTES, WRONG_OPERANDS, Site, wrong_part
 from mlusim.verifier.producer import Lineage, loaded_before
 from mlusim.verifier.replaced import replaced_by
 from mlusim.verifier.run import Run
@@ -23,6 +23,25 @@ from mlusim.verifier.source_file import SourceLine, locations_of, source_file
 
 # Operations that may write more than is read: fills, and those with a second result, such as the index of the largest.
 _WRITE_MORE = FILLS | {name for name, record in INSTRUCTIONS.items() if record.writes is not None}
+# Instructions whose result with twice the same operand needs none: 0, 1 or the operand.
+_OF_TWO = frozenset(
+    f"{cycle}{name}"
+    for name in (
+        "sub",
+        "div",
+        "maxequal",
+        "minequal",
+        "maximum",
+        "minimum",
+        "and_",
+        "or_",
+        "xor",
+        "band",
+        "bor",
+        "bxor",
+    )
+    for cycle in ("", "cycle_")
+)
 
 
 def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], beside: Sequence[Lineage]) -> list[str]:
@@ -40,9 +59,21 @@ def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], b
     through = set().union(*(lineage.made_at for lineage in wrongly))
     return [
         *([lacking] if lacks else []),
+        *_with_itself(run, records),
         *_replacing(run, sites, records),
         _check(through, _unlike(only) or _begin(run, records), sites[0]),
     ]
+
+
+def _with_itself(run: Run, records: Sequence[int]) -> list[str]:
+    """Return the remedy for the nearest instruction that needs two operands and reads one twice, such as `x - x`."""
+    columns, log = run.columns, run.log
+    for record in records[1:]:
+        a, b = ([int(columns[f"{side}_{part}"][record]) for part in ("alloc", "offset", "box")] for side in "ab")
+        if a == b and log.ops[int(columns["op"][record])] in _OF_TWO:
+            site = run.site(record, "")
+            return [f"{WRONG_OPERANDS} {site.location}: {SAME_BYTES} {log.allocations[a[0]].name}"]
+    return []
 
 
 def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> list[str]:
@@ -93,22 +124,27 @@ def _begin(run: Run, records: Sequence[int]) -> str:
     accesses, buffers = run.accesses, [(part.memory, part.name, part.nbytes) for part in run.log.allocations]
     output = int(run.columns["dst_alloc"][records[0]])
     reads = np.flatnonzero(np.isin(accesses.record, records) & ~accesses.write & (accesses.alloc != output))
-    rests: dict[str, Integers] = {}
+    found: list[tuple[bool, str, Integers]] = []
     for alloc in np.unique(accesses.alloc[reads]).tolist():
         own = reads[accesses.alloc[reads] == alloc]
         alike = [at for at, buffer in enumerate(buffers) if buffer == buffers[alloc]]
-        if alloc not in accesses.unknown and not _at_loaded_address(run, int(own[-1])):
-            rest = _rest(run, alloc, alike)
-            rests[rest] = np.append(rests.get(rest, []), own).astype(np.int64)
-    rests.pop("", None)
-    if not rests:
+        if alloc in accesses.unknown or _at_loaded_address(run, int(own[-1])):
+            continue
+        if rest := _rest(run, alloc, alike):
+            found.append((buffers[alloc][0] == "gdram", rest, own))
+    # A tensor is there to be read, while parts of a buffer may be for others.
+    found = [one for one in found if one[0]] or found
+    if not found:
         return ""
-    lines = run.lines_of(np.concatenate([*rests.values()]))
+    lines = run.lines_of(np.concatenate([own for *_, own in found]))
+    rests = dict.fromkeys(rest for _, rest, _ in found)
     return f"{locations_of(lines)}{_loops(lines)} first: nothing reads {' and '.join(rests)}"
 
 
 def _rest(run: Run, alloc: int, alike: Sequence[int]) -> str:
     """Return the part of a tensor or buffer that is filled and never read; "" if there is none.
+
+    A smaller part of a buffer on chip than what is read may be padding, unless a copy fills it.
 
     `alike`: the allocations that count, such as those of this name in all tasks.
     """
@@ -117,7 +153,10 @@ def _rest(run: Run, alloc: int, alike: Sequence[int]) -> str:
     cells = Cells(own, allocation.nbytes)
     filled = cells.count(own.write & ~ops_among(log, _WRITE_MORE)[run.columns["op"][own.record]]) > 0
     filled |= allocation.read_only or alloc in log.host.writes
-    unread = filled & (cells.count(~own.write) == 0)
+    read = cells.count(~own.write) > 0
+    unread = filled & ~read
+    if allocation.memory != "gdram" and cells.total(unread) < cells.total(read):
+        unread &= cells.count(own.write & ops_among(log, ("memcpy",))[run.columns["op"][own.record]]) > 0
     return describe(allocation, *cells.runs(unread)).rpartition(", ")[0] if unread.any() else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -69,7 +70,7 @@ def differs(
     index = tuple(positions[:, 0].tolist()) if result.shape else ()
     run = Run(log)
     writer, read = _origin(run, identity, int(first[0]), result.dtype, repeat)
-    right = np.array(np.unravel_index(_right_beside(wrong, result.size), result.shape or (1,)))
+    right = np.array(np.unravel_index(_right_beside(wrong, result.shape), result.shape or (1,)))
     sample = first[np.linspace(0, len(first) - 1, min(_SAMPLE, len(first)), dtype=np.int64)]
     wrongly, beside = (
         [lineage_of(run, Element(identity, int(byte), itemsize)) for byte in some]
@@ -107,11 +108,16 @@ def _bytes_of(output: View, positions: Integers) -> Integers:
     return output.offset + np.array(output.strides or (0,), np.int64) @ positions
 
 
-def _right_beside(wrong: Integers, size: int) -> Integers:
-    """Return the flat positions of the last right element before the first wrong one, and of the first one after it."""
+def _right_beside(wrong: Integers, shape: tuple[int, ...]) -> Integers:
+    """Return the flat positions of the last right element before the first wrong one, and of the first one after it.
+
+    If the first wrong one begins its row, that is not beside it; the one in the row before is.
+    """
+    size, row, first = math.prod(shape), math.prod(shape[-1:]), int(wrong[0])
     ends = np.flatnonzero(np.diff(np.append(wrong, size)) > 1)
     after = int(wrong[ends[0]]) + 1 if len(ends) else size
-    return np.array([flat for flat in (int(wrong[0]) - 1, after) if 0 <= flat < size], np.int64)
+    before = first - 1 if first % row else first - row
+    return np.array([flat for flat in (before, after) if 0 <= flat < size], np.int64)
 
 
 def _nothing_writes(run: Run, identity: int) -> str:

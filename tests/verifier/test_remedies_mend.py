@@ -379,3 +379,82 @@ def test_a_memory_core_that_reads_before_the_cores_write_is_named_in_the_intende
         assert finding.title == "the memory core of cluster 0 reads box before task 0 is known to have written it"
     else:
         assert verify(kernel, X[:4], Output((4, 8)), dim=4, reference=X[:4]).ok
+
+
+async def blend(core, x, out, fault=""):
+    """Rows of five elements, padded to eight: each is made from two rows of x, and the last is x[3]."""
+    first, second, mixed = (core.nram.alloc(8, x.dtype, name) for name in ("first", "second", "mixed"))
+    for row in range(4):
+        await core.memcpy(first[:5], x[row])
+        await core.memcpy(second[:5], x[min(row + 1, 3)])
+        other = first if fault == "once" else second
+        if fault == "swapped":
+            core.sub(mixed, first, second)
+        else:
+            core.sub(mixed, other, first)
+        core.mul(mixed, mixed, 0.5)
+        core.add(mixed, mixed, first)
+        await core.memcpy(out[row], mixed[:5])
+
+
+@pytest.mark.parametrize(
+    ("fault", "remedy"),
+    [
+        ("once", "correct the operands at {name}: both are the same bytes of first\n"),
+        ("swapped", "check the operations that made these bytes, at "),
+    ],
+)
+def test_an_instruction_with_one_operand_twice_comes_first_and_padding_is_no_part_that_lacks_a_reader(fault, remedy):
+    x = np.arange(20, dtype=np.float32).reshape(4, 5) ** 2
+    expected = x + (x[[1, 2, 3, 3]] - x) * np.float32(0.5)
+    finding = the_only_error(blend, x, Output.like(x), fault, reference=expected, **ONE)
+    name = f"test_remedies_mend.py:{line_of(blend, 'core.sub(mixed, other, first)')}"
+    assert finding.kind == "wrong-value"
+    assert f"{finding.remedy}\n".startswith(remedy.format(name=name))
+    assert "nothing reads mixed" not in finding.remedy
+    assert verify(blend, x, Output.like(x), reference=expected, **ONE).ok
+
+
+async def decay(core, x, out, less=0):
+    """y[t] = y[t - 1] / 2 + x[t] for tiles of four steps; the state goes from tile to tile."""
+    tile, state = core.nram.alloc((4, 8), x.dtype, "tile"), core.nram.alloc(8, x.dtype, "state")
+    core.write_zero(state)
+    for start in (0, 4):
+        await core.memcpy(tile, x[start : start + 4])
+        for step in range(4 - less):
+            core.mul(state, state, 0.5)
+            core.add(state, state, tile[step])
+            core.memcpy_async(tile[step], state)
+        await core.memcpy(out[start : start + 4], tile)
+
+
+def test_an_element_that_begins_its_row_is_compared_with_the_row_before():
+    expected = np.zeros_like(X)
+    for step in range(8):
+        expected[step] = (expected[step - 1] if step else 0) * np.float32(0.5) + X[step]
+    finding = the_only_error(decay, X, Output.like(X), 1, reference=expected, **ONE)
+    line = line_of(decay, "core.memcpy_async(tile[step], state)")
+    assert finding.remedy.startswith(f"let test_remedies_mend.py:{line} make this element, too: ")
+    assert verify(decay, X, Output.like(X), reference=expected, **ONE).ok
+
+
+async def lower_triangle(core, x, out, less=0):
+    """The largest element up to the diagonal, minus each; what is above the diagonal is infinite."""
+    row, largest = core.nram.alloc(8, x.dtype, "row"), core.nram.alloc(32, x.dtype, "largest")
+    for number in range(8):
+        core.fill(row, float("-inf"))
+        size = max(number + 1 - less, 1)
+        await core.memcpy(row[:size], x[number, :size])
+        core.max(largest, row)
+        top = float(await core.load(largest[0]))
+        core.sub(row, row, top)
+        await core.memcpy(out[number], row)
+
+
+def test_what_a_fill_prepares_is_no_element_that_another_one_lacks():
+    expected = np.where(np.tril(np.ones_like(X)) > 0, X, -np.inf)
+    expected = expected - expected.max(1, keepdims=True)
+    finding = the_only_error(lower_triangle, X, Output.like(X), 1, reference=expected, **ONE)
+    line = line_of(lower_triangle, "await core.memcpy(row[:size], x[number, :size])")
+    assert finding.remedy.startswith(f"check test_remedies_mend.py:{line}, in the loop at ")
+    assert verify(lower_triangle, X, Output.like(X), reference=expected, **ONE).ok
