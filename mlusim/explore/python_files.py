@@ -91,7 +91,10 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
     try:
         with importable_from(path):
             exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own kernel
-    except (InputError, KeyboardInterrupt):
+    except InputError:
+        raise
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"{shown}: {where_in(interrupt, path)}the file was being loaded")
         raise
     except BaseException as error:
         raise InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_error_text(error, path)}") from error

@@ -35,3 +35,13 @@ def test_an_interrupt_in_a_kernel_tells_where_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = mlusim("run", "stop.py:stop", "--shape", "64", code=130)
     assert re.fullmatch(r"error: interrupted: memory core of cluster 0, stop\.py:5, at [\d .]+ ns\n", text)
+
+
+def test_an_interrupt_while_a_file_is_loaded_names_the_line(tmp_path, monkeypatch):
+    (tmp_path / "stop.py").write_text(
+        "import signal\n\nwhile True:\n    signal.raise_signal(signal.SIGINT)  # Ctrl-C\n\n\n"
+        "async def stop(core, x, out):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    text = mlusim("run", "stop.py:stop", "--shape", "64", code=130)
+    assert text == "error: interrupted: stop.py: line 4: the file was being loaded\n"
