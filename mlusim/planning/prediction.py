@@ -119,7 +119,8 @@ class TileCost:
         load, store: the copies of each stage.
         compute_ps: time on the vector pipe.
         move_ps: time on the Move pipe, which before the 3xx series is in order with the IO pipe.
-        scalar_ps: time of exposed scalar work.
+        scalar_ps: time of exposed scalar work of a tile that has any.
+        scalar_tiles: number of a task's tiles that have scalar work, the first among them; None: all.
     """
 
     load: Cost
@@ -127,11 +128,34 @@ class TileCost:
     compute_ps: int = 0
     move_ps: int = 0
     scalar_ps: int = 0
+    scalar_tiles: int | None = None
+
+    @property
+    def on_chip_ps(self) -> int:
+        """Time between load and store without scalar work."""
+        return self.compute_ps + self.move_ps
 
     @property
     def within_ps(self) -> int:
-        """Time between load and store."""
-        return self.compute_ps + self.move_ps + self.scalar_ps
+        """Time between load and store of a tile with scalar work."""
+        return self.on_chip_ps + self.scalar_ps
+
+    def scalar_share(self, tiles: int, without: int = 0) -> float:
+        """Return the share of a task's tiles, without the first ones, that have scalar work."""
+        if self.scalar_tiles is None or tiles <= without:
+            return 1.0
+        return max(self.scalar_tiles - without, 0) / (tiles - without)
+
+    def next_ps(self, copying_ps: float, others_ps: float, tiles: int) -> float:
+        """Return the mean time of a task's tiles after the first: of their copies, or of other work if that is longer.
+
+        Args:
+            copying_ps: time of the copies of a tile.
+            others_ps: time of the other work of a tile, without its scalar work.
+            tiles: number of the task's tiles.
+        """
+        share = self.scalar_share(tiles, without=1)
+        return share * max(copying_ps, others_ps + self.scalar_ps) + (1 - share) * max(copying_ps, others_ps)
 
 
 def predict_ps(grid: Grid, tile: TileCost, *, overlapped: bool, queued: bool = False) -> int:
@@ -140,18 +164,19 @@ def predict_ps(grid: Grid, tile: TileCost, *, overlapped: bool, queued: bool = F
     Args:
         grid: tiles and tasks.
         tile: cost of one tile.
-        overlapped: successive tiles are in different stages at the same time.
+        overlapped: successive tiles of a task are in different stages at the same time.
         queued: the copies of all tiles are issued back to back, without syncs.
     """
-    if overlapped:
+    if overlapped and grid.most_tiles > 1:
         return _predict_overlapped_ps(grid, tile)
     if queued:
         return _predict_queued_ps(grid, tile)
-    return predict_serial_ps(grid, (tile.load, Cost(tile.within_ps), tile.store))
+    within_ps = tile.on_chip_ps + tile.scalar_share(grid.most_tiles) * tile.scalar_ps
+    return predict_serial_ps(grid, (tile.load, Cost(within_ps), tile.store))
 
 
 def _predict_overlapped_ps(grid: Grid, tile: TileCost) -> int:
-    """`predict_ps` for successive tiles in different stages."""
+    """`predict_ps` for successive tiles in different stages; each task has two or more."""
     board, load, store, within_ps = grid.board, tile.load, tile.store, tile.within_ps
     copied, issue_ps = load + store, _issue_ps(board)
     load_ps, store_ps = grid.at_once_ps(load), grid.at_once_ps(store)
@@ -159,13 +184,19 @@ def _predict_overlapped_ps(grid: Grid, tile: TileCost) -> int:
     hidden_ps = min(store.alone_ps, load.own_ps)
     in_order_ps = 0 if board.has_independent_move else tile.move_ps
     copying_ps = grid.out_of_step_ps(copied.alone_ps + issue_ps - hidden_ps + in_order_ps, copied)
-    next_ps = max(copying_ps, within_ps)
-    first_ps = load_ps + within_ps + store_ps + issue_ps
-    if grid.most_tiles > 1 and (tile.compute_ps or tile.move_ps):
+    next_ps = tile.next_ps(copying_ps, tile.on_chip_ps, grid.most_tiles)
+    dram_ps = grid.streamed_ps(copied) + copied.own_ps + within_ps
+    if tile.on_chip_ps:
         # The first tile is computed while the second is loaded, and the last while the one before it is stored.
-        two_ps = load_ps + max(load_ps, within_ps) + max(store_ps, within_ps) + store_ps + 2 * issue_ps
+        second_ps = tile.on_chip_ps if tile.scalar_tiles == 1 else within_ps
+        two_ps = load_ps + max(load_ps, within_ps) + max(store_ps, second_ps) + store_ps + 2 * issue_ps
         first_ps = two_ps - next_ps
-    return grid.launch_ps(first_ps, next_ps, grid.streamed_ps(copied) + copied.own_ps + within_ps)
+    else:
+        # The IO pipe executes the copies of a tile one after another, and all tasks those of the first in step.
+        first_ps = load_ps + within_ps + store_ps + issue_ps
+        in_step_ps = grid.in_step_ps(load) + within_ps + grid.in_step_ps(store) + issue_ps
+        dram_ps = max(dram_ps, in_step_ps + (grid.most_tiles - 1) * next_ps)
+    return grid.launch_ps(first_ps, next_ps, dram_ps)
 
 
 def _predict_queued_ps(grid: Grid, tile: TileCost) -> int:
@@ -174,7 +205,7 @@ def _predict_queued_ps(grid: Grid, tile: TileCost) -> int:
     copied, issue_ps = load + store, _issue_ps(grid.board)
     first_ps = grid.at_once_ps(load) + within_ps + grid.at_once_ps(store) + issue_ps - store.own_ps
     copying_ps = grid.out_of_step_ps(copied.transfer_ps, copied)
-    next_ps = max(copying_ps, issue_ps + tile.scalar_ps)
+    next_ps = tile.next_ps(copying_ps, issue_ps, grid.most_tiles)
     # Every load of the first tiles ends at about the same time, and the stores contend again.
     in_step_ps = grid.in_step_ps(load) + within_ps + grid.in_step_ps(store) + issue_ps - store.own_ps
     in_step_ps += (grid.most_tiles - 1) * next_ps

@@ -305,7 +305,9 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
     tiles_per_entry = 1 if cut.pivot == 1 else cut.tiles // (layout.outer * layout.entries)
     run = entries * tiles_per_task if cut.pivot == 1 else ceil_div(tiles_per_task, tiles_per_entry)
     lengths = min(ceil_div(run, layout.repeat), layout.batch)
-    lengths_ps = lengths * board.scalar_gdram_latency_ps // tiles_per_task
+    # Once a task has loaded all lengths, its later tiles load none.
+    loading_tiles = min(ceil_div(lengths, ceil_div(entries, layout.repeat)), tiles_per_task)
+    lengths_ps = lengths * board.scalar_gdram_latency_ps // loading_tiles
     tasks_per_entry = max(tiles_per_entry / tiles_per_task, 1.0) if cut.pivot == 2 else 1.0
     most = _largest_reversed_share(lengths, min(layout.batch // lengths, cut.tasks), tasks_per_entry)
     tile_copy = _copy_loops(layout, entries, rows, row, itemsize)
@@ -323,19 +325,29 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
             moving_ps += move_ps(board, row * itemsize, round(entries * rows * most), moves=reversals)
         part = tile_copy if cut.pivot == 1 else _copy_loops(layout, entries, math.ceil(rows / copies), row, itemsize)
         load = load_cost(board, *part, copies=copies)
-        return TileCost(load=load, store=store, compute_ps=mirroring_ps, move_ps=moving_ps, scalar_ps=lengths_ps)
-    # All loads have equally many rows, reversed or others.
+        return TileCost(
+            load=load,
+            store=store,
+            compute_ps=mirroring_ps,
+            move_ps=moving_ps,
+            scalar_ps=lengths_ps,
+            scalar_tiles=loading_tiles,
+        )
+    # All loads have equally many rows, reversed or others; rounded up, they transfer what fewer loads do.
     part_rows = math.ceil(rows * entries / loads)
+    transfers = rows * entries / part_rows
     segment, loops = _copy_loops(layout, 1, part_rows, row, itemsize)
     stride = layout.row_elements * itemsize * (layout.entries if layout.sequence_first else 1)
     backwards = ((part_rows, -stride),) if part_rows > 1 else ()
 
     def load_of(share: float) -> Cost:
         """Return the cost of the loads of a tile, of which a share is reversed."""
-        reversed_rows = load_cost(board, row * itemsize, backwards, copies=loads * share)
-        return reversed_rows + load_cost(board, segment, loops, copies=loads * (1 - share), behind=True)
+        reversed_rows = load_cost(board, row * itemsize, backwards, copies=transfers * share)
+        others = load_cost(board, segment, loops, copies=transfers * (1 - share), behind=True)
+        return reversed_rows + others + Cost((loads - transfers) * board.cycles_ps(board.issue_cycles))
 
-    return TileCost(load=load_of(most).with_dram_of(load_of(0.5)), store=store, scalar_ps=lengths_ps)
+    load = load_of(most).with_dram_of(load_of(0.5))
+    return TileCost(load=load, store=store, scalar_ps=lengths_ps, scalar_tiles=loading_tiles)
 
 
 def _largest_reversed_share(lengths: int, tasks: int, tasks_per_entry: float) -> float:

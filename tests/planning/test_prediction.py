@@ -113,3 +113,15 @@ def test_a_reverse_sequence_ends_with_the_task_of_the_longest_sequence(device, s
     x, lengths = np.zeros((32, 256, 64), np.float16), np.random.default_rng(0).integers(0, 257, 32)
     result = ops.reverse_sequence(x, lengths, 1, 0, device=device, strategy=strategy, data=False)
     assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.08)
+
+
+@pytest.mark.parametrize("device", ["mlu370-s4", "mlu590-h8"])
+@pytest.mark.parametrize("strategy", ["strided", "staged"])
+@pytest.mark.parametrize(("shape", "sequence_axis", "batch_axis"), [((56, 64, 3), 2, 1), ((2, 8, 56, 56), 0, 3)])
+def test_only_the_first_tiles_of_a_task_load_lengths_that_later_ones_share(
+    device, strategy, shape, sequence_axis, batch_axis
+):
+    x = np.zeros(shape, np.float16)
+    lengths = np.random.default_rng(0).integers(0, shape[sequence_axis] + 1, shape[batch_axis])
+    result = ops.reverse_sequence(x, lengths, sequence_axis, batch_axis, device=device, strategy=strategy, data=False)
+    assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.05)
