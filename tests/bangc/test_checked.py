@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim import Output, bangc
-from mlusim.errors import HangError, KernelError
+from mlusim import Device, Output, bangc
+from mlusim.errors import AccessError, HangError, KernelError
 
 X = np.random.default_rng(3).integers(1, 50, (16, 64)).astype(np.float32)
 
@@ -173,6 +173,18 @@ def test_a_memory_core_running_core_code_is_reported_with_a_remedy(module: bangc
     (finding,) = mlusim.verify(module["wild_on_the_memory_core"], X, Output.like(X), -(1 << 28), dim=4).errors
     assert "A memory core runs this too" in finding.text()
     assert "begin with if (__is_mpu()) return;" in finding.text()
+
+
+def test_an_index_by_the_core_on_a_memory_core_has_the_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "by_core.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_shared__ float rows[4][64];\n"
+        "__mlu_entry__ void k(const float *x) { __memcpy(rows[coreId], x, 256, GDRAM2SRAM); }\n"
+    )
+    device = Device()
+    device.launch(bangc.compile(file)["k"], device.upload(X), dim=4, kind="UNION1")
+    with pytest.raises(AccessError, match=r"by_core\.mlu:3, .*its coreId is 128; .* begin with if \(__is_mpu\(\)\)"):
+        device.synchronize()
 
 
 _LEAVES = """

@@ -54,10 +54,14 @@ _PLACES = 1 << 12
 # A method of `Core` in a message, which a kernel in BANG C calls by another name.
 _METHOD = re.compile(r"`(?:await )?core\.(\w+\()")
 _ON_A_MEMORY_CORE = (
-    ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
-    "have; begin with if (__is_mpu()) return; or, if barriers such as __sync_cluster() follow, which count the memory "
-    "core, guard this line with if (!__is_mpu())"
+    "begin with if (__is_mpu()) return; or, if barriers such as __sync_cluster() follow, which count the memory core, "
+    "guard this line with if (!__is_mpu())"
 )
+_ASTRAY = (
+    ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
+    f"have; {_ON_A_MEMORY_CORE}"
+)
+_MEANT_FOR_OTHERS = f". A memory core runs this, and its coreId is 128; if it is not meant to, {_ON_A_MEMORY_CORE}"
 
 
 class CompiledTask:
@@ -73,6 +77,7 @@ class CompiledTask:
         self.arguments = arguments
         self.issuer = core.issuer
         self._task = core.issuer.task
+        self.is_memory_core = core.is_memory_core
         # Whether a memory core has executed code that uses a memory it lacks.
         self.is_astray = False
         # Whether the kernel has read the time.
@@ -180,7 +185,11 @@ class CompiledTask:
     def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
         """Return the error in words of BANG C, with an explanation if a memory core ran code not meant for it."""
         kinds = (AccessError, OperandError, CopyError, *((KernelError,) if faults else ()))
-        message = _METHOD.sub(r"`__\1", error.message) + _ON_A_MEMORY_CORE * (self.is_astray and type(error) in kinds)
+        message = _METHOD.sub(r"`__\1", error.message)
+        if self.is_astray and type(error) in kinds:
+            message += _ASTRAY
+        elif self.is_memory_core and type(error) is AccessError:
+            message += _MEANT_FOR_OTHERS
         return error if message == error.message else type(error)(message)
 
     def wild_text(self, address: int) -> str:
