@@ -277,7 +277,7 @@ def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLo
         if rows is not None
     }
     if loop.lengths is not None:
-        known_rows["lengths"] = loop.lengths.copy()
+        known_rows["lengths"] = loop.lengths
     if loop.unread and not (issuer.has_data or loop.known):
         # A timing-only run does not know the row numbers.
         known_rows["unknown"] = np.empty(0, np.int64)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Rows = Integers | Addresses | View | None
 _INT32 = np.dtype(np.int32)
-_INT64 = np.dtype(np.int64)
 _UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 # Each iteration loads its row number from a list in NRAM.
 _ONE_LOAD = AddressInstructions(loads=1)
@@ -143,7 +142,6 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
     first, counts = _row_numbers(name, starts), _row_numbers(name, lengths)
     if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
         raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
-    first, counts = np.ascontiguousarray(first), np.ascontiguousarray(counts)
     total = element_loops.rows_of_runs(first, counts)
     if not total:
         raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
@@ -184,8 +182,6 @@ def _iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Ro
 
 def _row_numbers(name: str, rows: Any) -> Rows:
     """Check the row numbers passed by a kernel: addresses, a list in NRAM, or one axis of integers."""
-    if rows.__class__ is np.ndarray and rows.dtype is _INT64 and rows.ndim == 1:
-        return rows
     if isinstance(rows, View) and not is_integer(rows.dtype):
         raise OperandError(f"{name} by rows {rows!r}: they must be integers")
     if rows is None or isinstance(rows, Addresses | View):
@@ -195,7 +191,8 @@ def _row_numbers(name: str, rows: Any) -> Rows:
         raise OperandError(
             f"{name} with indices of {array.dtype} {list(array.shape)}: they must be one axis of integers"
         )
-    return array.astype(np.int64, copy=False)
+    # A copy, as the kernel may change its array before the rows are copied.
+    return array.astype(np.int64, order="C")
 
 
 def check_apart(name: str, dst: View, src: View) -> None:

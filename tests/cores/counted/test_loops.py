@@ -228,6 +228,26 @@ def test_counted_blocking_rows_cost_what_the_loop_costs(run: Any, board: Board, 
     assert row_copies(board, count=16, row=row) == pytest.approx(plain + branches, rel=0.01)
 
 
+@pytest.mark.parametrize("side", ["dst_rows", "src_rows", "lengths"])
+def test_a_kernel_may_change_its_array_of_rows_while_they_are_copied(side: str) -> None:
+    bits = np.arange(32, dtype=np.uint8).reshape(4, 8)
+    device = Device()
+    x, out = device.upload(bits), device.alloc((4, 8), np.uint8)
+    numbers = {name: np.arange(4) for name in ("dst_rows", "src_rows")}
+    if side == "lengths":
+        numbers = {"src_rows": np.arange(4), "lengths": np.ones(4, np.int64)}
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc((4, 8), np.uint8)
+        copy = core.memcpy_rows(tile, x, **numbers, blocking=False)
+        numbers[side][:] = 3
+        await copy
+        await core.memcpy(out, tile)
+
+    launch(kernel, x, out, device=device)
+    assert np.array_equal(device.download(out), bits)
+
+
 def test_on_chip_rows_each_pay_their_startup(run: Any) -> None:
     async def kernel(core: Core) -> None:
         one, two = core.nram.alloc((6, 1000), np.uint8), core.nram.alloc((6, 1000), np.uint8)
