@@ -27,12 +27,12 @@ raise an exception again as `type(error)(*error.args)`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
-# Collects the errors of a run as they are created, so that errors which a kernel catches leave a trace.
-NOTED: ContextVar[list[MlusimError] | None] = ContextVar("mlusim_noted", default=None)
+# Called with each error of a run as it is created, so that errors which a kernel catches leave a trace.
+NOTED: ContextVar[Callable[[MlusimError], None] | None] = ContextVar("mlusim_noted", default=None)
 # Characters of a value that a message shows.
 _SHOWN = 200
 # The address of an object, which differs from run to run.
@@ -47,9 +47,9 @@ class MlusimError(Exception):
 
     def __init__(self, message: str, location: str = "") -> None:
         super().__init__(message, location)
-        noted = NOTED.get()
-        if noted is not None:
-            noted.append(self)
+        note = NOTED.get()
+        if note is not None:
+            note(self)
 
     @property
     def message(self) -> str:
@@ -133,10 +133,12 @@ class AwaitError(KernelError):
     """A coroutine that was never awaited, or an await of an object that is not the simulator's.
 
     Attributes:
-        dropped: if a coroutine ended that never started; the error is raised when the task next waits or ends.
+        dropped: if a coroutine ended that never started; the error is raised when the task next does something.
     """
 
-    dropped: bool = False
+    def __init__(self, message: str, location: str = "", *, dropped: bool = False) -> None:
+        self.dropped = dropped
+        super().__init__(message, location)
 
 
 class OperationLimitError(KernelError):

@@ -218,7 +218,7 @@ class Device(DeviceMemory):
         step = environment.step
         self._chip.noted.clear()
         watch_discarded()
-        token = NOTED.set(self._chip.noted)
+        token = NOTED.set(self._chip.note)
         try:
             with self._watchdog, fewer_collections:
                 self._chip.place_all()

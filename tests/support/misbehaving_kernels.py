@@ -125,6 +125,13 @@ async def forgotten_before_an_error(core: Core) -> None:
     raise ValueError("what the helper should have prevented")
 
 
+async def forgotten_and_caught(core: Core) -> None:
+    helper(core)  # named
+    with suppress(KernelError):
+        core.scalar(1)
+    core.scalar(1)
+
+
 async def calls_a_forgetful_helper(core: Core) -> None:
     await forgotten_helper(core)
 
@@ -364,4 +371,5 @@ COROUTINES = [
     (forgotten_value, "helper"),
     (replaced_helper, "helper"),
     (forgotten_before_an_error, "helper"),
+    (forgotten_and_caught, "helper"),
 ]

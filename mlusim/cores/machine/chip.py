@@ -15,9 +15,9 @@ from mlusim.cores.frame_lines import FrameLines
 from mlusim.cores.machine.unit import Unit
 from mlusim.cores.synchronisation.locks import Lock
 from mlusim.cores.tasks.launch import Job, Queue
-from mlusim.errors import MlusimError
+from mlusim.errors import AwaitError, MlusimError
 from mlusim.hardware.board_record import Board
-from mlusim.log import Log
+from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.clock import Clock
@@ -193,6 +193,13 @@ class Chip:
         queue = Queue(self, len(self.queues))
         self.queues.append(queue)
         return queue
+
+    def note(self, error: MlusimError) -> None:
+        """Note an error that was created, as `mlusim.errors.NOTED`."""
+        self.noted.append(error)
+        if isinstance(error, AwaitError) and error.dropped and self.running is not None and self.running.issuer:
+            # The task is checked at its next operation, which may depend on what the coroutine should have done.
+            self.running.issuer.next_check = NONE
 
     def close(self) -> None:
         """Free the bytes of all memories and all other resources of runs."""

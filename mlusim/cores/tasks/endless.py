@@ -43,10 +43,13 @@ def first_check(max_operations: int) -> int:
 
 
 def check_end(issuer: Issuer) -> None:
-    """Raise for a task with an operation that was not awaited, with too many operations, or that polls forever."""
+    """Raise for a task that did not await an operation or a coroutine, has too many operations, or polls forever."""
     task, chip = issuer.task, issuer.chip
     if task.unawaited >= 0 or task.operations > chip.max_operations:
         raise task.refusal()
+    dropped = task.dropped()
+    if dropped is not None:
+        raise task.refusal(dropped)
     if issuer.at_check is not None:
         issuer.at_check()
         return

@@ -147,7 +147,7 @@ class Task:
             self._returned(end.value)
             return
         except BaseException as error:
-            report = self._dropped() or reported(self, error)
+            report = self.dropped() or reported(self, error)
             if report is error:
                 raise
             raise report  # noqa: B904 - `reported` sets the cause
@@ -158,7 +158,7 @@ class Task:
 
     def _log_swallowed(self) -> None:
         """Log the errors that the kernel has caught since it was resumed; raise that of a coroutine it has dropped."""
-        dropped = self._dropped()
+        dropped = self.dropped()
         if dropped is not None:
             raise dropped
         noted, self.chip.noted[:] = list(self.chip.noted), []
@@ -169,7 +169,7 @@ class Task:
                 source = kernel_line(error, self.file)
                 self.chip.log.swallowed.append((error.message, location(self, source, self.now_ps), *source))
 
-    def _dropped(self) -> AwaitError | None:
+    def dropped(self) -> AwaitError | None:
         """Return the error about the first coroutine that the kernel has dropped since it was resumed, if any."""
         for error in self.chip.noted:
             if isinstance(error, AwaitError) and error.dropped:

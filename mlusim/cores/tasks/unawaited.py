@@ -23,11 +23,12 @@ _WARN = "_warn_unawaited_coroutine"
 _CLOSING_ATTEMPTS = 100
 
 
-def forgotten(name: str, file: str, line: int) -> AwaitError:
-    """Return the error about a coroutine created at a line."""
+def forgotten(name: str, file: str, line: int, *, dropped: bool = False) -> AwaitError:
+    """Return the error about a coroutine created at a line, which may have ended already."""
     error = AwaitError(
         f"`{name}(...)` was never awaited, so it never ran: write `await {name}(...)`",
         f"{source_name(file)}:{line}",
+        dropped=dropped,
     )
     error.source = file, line
     return error
@@ -37,7 +38,8 @@ class _Discarded:
     """Python's function that warns of a coroutine that was never awaited, replaced: kernels make an error of it.
 
     Python calls it where the coroutine ends, and nothing can be raised there: the error is only created, and so noted
-    (`NOTED`). Coroutines that the garbage collector finds may belong to an earlier run.
+    (`NOTED`), and the next operation of its task raises it. Coroutines that the garbage collector finds may belong to
+    an earlier run.
     """
 
     def __init__(self) -> None:
@@ -62,7 +64,7 @@ class _Discarded:
                 self.warn(coroutine)
             return
         frame = _getframe(1)
-        forgotten(coroutine.__name__, frame.f_code.co_filename, frame.f_lineno).dropped = True
+        forgotten(coroutine.__name__, frame.f_code.co_filename, frame.f_lineno, dropped=True)
 
 
 watch_discarded = _Discarded().watch
