@@ -37,11 +37,14 @@ COUNT = Operand("dst", Match.FREE, {UINT32: SERIES_2XX, INT32: SERIES_2XX})
 
 
 def total(values: Array) -> Any:
-    """Return the sum: in float64 for float32, in float32 for 16-bit floats, rounded once; integers wrap."""
+    """Return the sum along the last axis: in float64 for float32, in float32 for 16-bit floats, rounded once.
+
+    Sums of integers wrap.
+    """
     if values.dtype.kind in "iu":
-        return np.add.reduce(values, dtype=values.dtype)
+        return np.add.reduce(values, axis=-1, dtype=values.dtype)
     wider = values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)
-    return wider.sum().astype(values.dtype)
+    return np.add.reduce(wider, axis=-1).astype(values.dtype)
 
 
 def _sum(result: Array, source: Array) -> None:
@@ -51,9 +54,10 @@ def _sum(result: Array, source: Array) -> None:
 def _reduce_lines(result: Array, source: Array) -> None:
     """Write each 128 B line's sum to its first element; the others keep their value."""
     per_line = LINE_BYTES // source.dtype.itemsize
-    flat = source.reshape(-1)
-    sums = [total(flat[start : start + per_line]) for start in range(0, flat.size, per_line)]
-    result.reshape(-1)[::per_line] = sums
+    flat, firsts = source.reshape(-1), result.reshape(-1)[::per_line]
+    whole = flat.size // per_line
+    firsts[:whole] = total(flat[: whole * per_line].reshape(whole, per_line))
+    firsts[whole:] = total(flat[whole * per_line :])
 
 
 def _line_marks(result: Array, source: Array) -> None:
