@@ -50,6 +50,7 @@ MODULES = (
     "mlusim/cores/machine/unit.py",
     "mlusim/cores/operands.py",
     "mlusim/cores/scalar.py",
+    "mlusim/cores/sets_and_atomics.py",
     "mlusim/cores/synchronisation/syncs.py",
     "mlusim/cores/tasks/task.py",
     "mlusim/cores/tasks/waiting.py",

@@ -128,19 +128,18 @@ def reissue(issuer: Issuer, line: int, name: str, views: list[View], *, blocking
 def _combine(
     issuer: Issuer, operation: str, target: Array, operand: Array, compare: Array | None, old: Array | None
 ) -> None:
-    before = target.copy()
     shaped = operand.reshape(target.shape) if operand.ndim else operand
     with np.errstate(all="ignore"):
         if compare is not None:
             expected = compare.reshape(target.shape) if compare.ndim else compare
-            after = np.where(before == expected, shaped, before)
+            after = np.where(target == expected, shaped, target)
         else:
-            after = ATOMICS[operation](before, shaped)
-    np.copyto(target, after, casting="unsafe")
-    if target.tobytes() != before.tobytes():
+            after = ATOMICS[operation](target, shaped)
+    if after.tobytes() != target.tobytes():
         issuer.chip.changed_by_atomic = issuer.log.count
     if old is not None:
-        np.copyto(old, before.reshape(old.shape))
+        np.copyto(old, target.reshape(old.shape))
+    np.copyto(target, after)
 
 
 def _combine_rows(
@@ -218,10 +217,14 @@ def _transfer(
     direction = DIRECTIONS.get((origin, dst.memory))
     if direction is None or not dst.size:
         raise CopyError(f"{name} of {dst!r}: it needs at least one element, in a memory that this core can write")
-    shape = _shape(issuer, dst, direction, rereads=name in ATOMIC_NAMES)
-    cost = copy_cost(issuer.board, shape, memory_core=unit.is_memory_core)
-    if name in FETCHING:
-        cost = _answered(issuer.board, cost)
+    key = (name, dst.allocation.memory, dst.layout, (dst.allocation.address + dst.offset) % issuer.dram_unit_bytes)
+    geometry = issuer.copy_geometries.get(key)
+    if geometry is None:
+        shape = _shape(issuer, dst, direction, rereads=name in ATOMIC_NAMES)
+        cost = copy_cost(issuer.board, shape, memory_core=unit.is_memory_core)
+        geometry = shape, _answered(issuer.board, cost) if name in FETCHING else cost
+        issuer.copy_geometries[key] = geometry
+    shape, cost = geometry
     issuer.begin()
     off_chip = dst.memory.off_chip
     operands = [issuer.operand(view) for view in sources]
