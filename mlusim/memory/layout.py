@@ -41,7 +41,7 @@ class Layout:
         row: the layout without the first axis; for rank 0 the layout itself.
         parts: by count, the layout with that many elements along the first axis.
         cuts: by counts, the layout with those counts along the first axes; -1 drops an axis.
-        reshaped: by shape, the layout of the same contiguous elements in another shape.
+        reshaped: by shape, with or without an extent of -1, the layout of the same contiguous elements in that shape.
     """
 
     __slots__ = (

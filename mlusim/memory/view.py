@@ -205,23 +205,31 @@ class View:
 
         Raises `AccessError` if the elements are not contiguous, or their number differs.
         """
-        shape = _extents(shape)
-        target = list(shape)
+        extents = _extents(shape)
+        layout = self.layout.reshaped.get(extents)
+        if layout is None:
+            layout = self._reshaped(extents)
+        # If the array is cached, derive that of the new view from it.
+        array = self.elements
+        elements = array.reshape(layout.shape) if array is not None and extents else None
+        return View(self.allocation, self.offset, layout, elements)
+
+    def _reshaped(self, extents: tuple[int, ...]) -> Layout:
+        """Return the layout in another shape. Raises as `reshape`."""
+        target = list(extents)
         layout = self.layout
         if -1 in target and target.count(-1) == 1:
             known = -math.prod(target)
             target[target.index(-1)] = layout.size // known if known else 0
         if math.prod(target) != layout.size or min(target, default=0) < 0:
             raise AccessError(
-                f"cannot reshape {self!r} of {self.size} elements to {list(shape)}: both must have the same number of "
-                "elements"
+                f"cannot reshape {self!r} of {self.size} elements to {list(extents)}: both must have the same number "
+                "of elements"
             )
         if not layout.is_contiguous:
             raise AccessError(f"cannot reshape {self!r}: its elements are not contiguous; copy it to a buffer first")
-        # If the array is cached, derive that of the new view from it.
-        array = self.elements
-        elements = array.reshape(target) if array is not None and target else None
-        return View(self.allocation, self.offset, layout.reshaped[tuple(target)], elements)
+        reshaped = layout.reshaped[extents] = layout.reshaped[tuple(target)]
+        return reshaped
 
     def view(self, dtype: object) -> View:
         """Return the same bytes as elements of another dtype; the last axis grows or shrinks with the element size.
@@ -364,7 +372,10 @@ def _distance(elements: Any) -> int:
 def _extents(shape: Any) -> tuple[int, ...]:
     """Return extents or axes given one by one or as one tuple."""
     items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    plain = True
     for item in items:
-        if type(item) is not int and not isinstance(item, int | np.integer):
-            raise AccessError(f"extents and axes of a view must be integers, not {shown(item)}")
-    return tuple(map(int, items))
+        if type(item) is not int:
+            plain = False
+            if not isinstance(item, int | np.integer):
+                raise AccessError(f"extents and axes of a view must be integers, not {shown(item)}")
+    return tuple(items) if plain else tuple(map(int, items))
