@@ -24,6 +24,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # The issue of an operation, its pipe, its link, its effect on memory, its record. `tests/test_compiled.py` has the
 # rules for these modules.
 MODULES = (
+    "mlusim/arrays.py",
     "mlusim/bangc/execution/accesses.py",
     "mlusim/bangc/execution/compiled_task.py",
     "mlusim/bangc/calls/call_record.py",
@@ -45,6 +46,7 @@ MODULES = (
     "mlusim/cores/counted/row_copies.py",
     "mlusim/cores/counted/row_loop.py",
     "mlusim/cores/counted/scalar_copy.py",
+    "mlusim/cores/instructions/limits.py",
     "mlusim/cores/issuer.py",
     "mlusim/cores/machine/pipe.py",
     "mlusim/cores/machine/unit.py",

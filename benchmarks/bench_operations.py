@@ -75,6 +75,21 @@ async def vector_of_rows(core: Core, x: View, times: int) -> None:
         core.add(held[step & 3], held[step + 1 & 3], held[step + 2 & 3])
 
 
+async def vector_with_number(core: Core, x: View, times: int) -> None:
+    """Products of a row and a number."""
+    held = core.nram.alloc((4, ROW), x.dtype)
+    for step in range(times):
+        row = held[step & 3]
+        core.mul(row, row, 0.5)
+
+
+async def strided_copy(core: Core, x: View, times: int) -> None:
+    """Copies of the first half of four rows, with both views sliced."""
+    held = core.nram.alloc((4, ROW), x.dtype)
+    for step in range(times):
+        await core.memcpy(held[:, : ROW // 2], x[step & 31 : (step & 31) + 4, : ROW // 2])
+
+
 async def sync(core: Core, x: View, times: int) -> None:
     """Syncs of idle pipes."""
     for _ in range(times):
@@ -92,6 +107,8 @@ KERNELS: dict[str, tuple[Callable[..., Any], float]] = {
     "asynchronous copy": (asynchronous_copy, 8),
     "vector instruction": (vector, 4),
     "the same, three rows": (vector_of_rows, 4),
+    "a row and a number": (vector_with_number, 4),
+    "strided copy": (strided_copy, 8),
     "sync": (sync, 4),
     "scalar load": (scalar_load, 4),
 }

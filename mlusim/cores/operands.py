@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mlusim.arrays import Array
+from mlusim.arrays import Array, as_element
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError, shown
 from mlusim.memory.view import View
@@ -33,10 +33,10 @@ def number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
             f"{name} with {shown(value)}: the value must be a number, not {type(value).__name__}{copies}"
         )
     try:
-        with np.errstate(all="ignore"):
-            if dtype.kind == "c" or not np.iscomplexobj(value):
+        if dtype.kind == "c" or not isinstance(value, complex | np.complexfloating):
+            if dtype.kind in "iu":
                 check_convertible(name, np.asarray(value), dtype)
-                return np.asarray(value).astype(dtype)
+            return as_element(value, dtype)
     except (OverflowError, TypeError, ValueError):
         pass
     raise OperandError(f"{name} with {shown(value)}: {dtype_name(dtype)} cannot represent it")

@@ -17,7 +17,7 @@ Not modelled: exception flags, fixed-point formats, and the payload bits of a Na
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -145,9 +145,7 @@ def _pieces(source: Array, out: Array, middle: Dtype) -> Iterator[tuple[Array, A
 
 def _saturate(values: Array, out: Array) -> None:
     """Truncate float32 or float64 `values` into the integers `out`; saturates out of range, NaN becomes 0."""
-    limits = np.iinfo(out.dtype)
-    # Both are a power of two or 0, exact in either float type; the largest integer often is not.
-    low, beyond = values.dtype.type(limits.min), values.dtype.type(limits.max + 1)
+    low, beyond = _limits(values.dtype, out.dtype)
     # Most data is in range and free of NaN, which fails both tests: two reductions save the passes below.
     if values.min() >= low and values.max() < beyond:
         np.copyto(out, values, casting="unsafe")
@@ -157,8 +155,16 @@ def _saturate(values: Array, out: Array) -> None:
     np.minimum(inside, high, out=inside)
     inside[np.isnan(inside)] = 0
     np.copyto(out, inside, casting="unsafe")
-    if int(high) < limits.max:
-        np.copyto(out, limits.max, where=values >= beyond)
+    largest = np.iinfo(out.dtype).max
+    if int(high) < largest:
+        np.copyto(out, largest, where=values >= beyond)
+
+
+@cache
+def _limits(float_type: Dtype, integer: Dtype) -> tuple[np.floating[Any], np.floating[Any]]:
+    """Return the least integer and the one beyond the largest: a power of two or 0, exact in either float type."""
+    limits = np.iinfo(integer)
+    return float_type.type(limits.min), float_type.type(limits.max + 1)
 
 
 def _nearest_away(values: Array) -> Array:

@@ -8,12 +8,9 @@ operands are written first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from mlusim.arrays import Array
+from mlusim.arrays import as_element
 from mlusim.memory.deferred import MIN_BYTES, Conversion, Deferred, Piece, memory_span
 from mlusim.memory.view import View
 
@@ -46,9 +43,7 @@ def apply_deferred(
         first, last = memory_span(result)
         least = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
-            value = call.attributes.get("value", 0)
-            element_of = _element_of_int if type(value) is int else _element_of
-            deferred.put(Piece(first, last, element_of(value, result.dtype)))
+            deferred.put(Piece(first, last, as_element(call.attributes.get("value", 0), result.dtype)))
         else:
             deferred.forget(first, last)
             if effect is None:
@@ -82,12 +77,3 @@ def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
     for operand in operands:
         if isinstance(operand, View):
             deferred.settle(*memory_span(operand))
-
-
-def _element_of(value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return a number as an array of rank 0."""
-    with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype)
-
-
-_element_of_int = lru_cache(maxsize=256)(_element_of)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.arrays import Array, Integers
+from mlusim.arrays import Integers, as_element
 from mlusim.cores.compute.uncached_vector import issue_to_register, wait_for_register
 from mlusim.cores.compute.vector_call import (
     RECORDED,
@@ -28,7 +28,6 @@ from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
     Value,
     bind,
-    main_type,
 )
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import INSTRUCTIONS
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from mlusim.log import Log
 
 _ALL_BITS = 0xFF
-# Limit on the integer operands that a call caches: loops over tiles use a few.
-_NUMBERS = 64
 # From this number on, effects of instructions that have ended are applied, even if no access to memory needs them: a
 # long loop of vector instructions would keep them all.
 MAX_EFFECTS = 1024
@@ -120,7 +117,7 @@ def prepared(
     views: list[Any] = [value for value in operands if isinstance(value, View)]
     cached.check(issuer, operands, views)
     addresses = _addresses(views)
-    elements = _with_elements(issuer, cached, operands, views) if issuer.has_data else operands
+    elements = _with_elements(cached, operands, views) if issuer.has_data else operands
 
     def repeat() -> None:
         _add(issuer, line, cached, addresses, None, elements)
@@ -191,7 +188,7 @@ def _issue(
     cached.check(issuer, operands, views)
     effect = None
     if issuer.has_data:
-        operands = _with_elements(issuer, cached, operands, views)
+        operands = _with_elements(cached, operands, views)
         instruction = cached.instruction
         if instruction.looks_up or instruction.selects or selected is not None:
             effect = _effect(issuer, line, cached, operands, selected)
@@ -212,7 +209,7 @@ def _addresses(views: Any) -> list[int]:
     return addresses
 
 
-def _with_elements(issuer: Issuer, cached: VectorCall, operands: Sequence[Any], views: Any) -> Sequence[Any]:
+def _with_elements(cached: VectorCall, operands: Sequence[Any], views: Any) -> Sequence[Any]:
     """Return checked operands with their arrays and numbers, for an effect on data."""
     # The views are checked and have bytes, so a cached array is up to date.
     for view in views:
@@ -220,7 +217,7 @@ def _with_elements(issuer: Issuer, cached: VectorCall, operands: Sequence[Any], 
             view.typed()
     if not cached.has_numbers:
         return operands
-    return [value if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands]
+    return [value if isinstance(value, View) else Number(as_element(value, cached.element_type)) for value in operands]
 
 
 def _issue_again(
@@ -278,7 +275,7 @@ def _issue_again(
         addresses.append(offset)
     if has_data and cached.has_numbers:
         operands = tuple(
-            [value if type(value) is View else _number(issuer, cached, operands, value) for value in operands]
+            [value if type(value) is View else Number(as_element(value, cached.element_type)) for value in operands]
         )
     _add(issuer, line, cached, addresses, None, operands)
     return True
@@ -347,20 +344,6 @@ def _effect(
         whole = operands[0].size if cached.instruction.writes_some else NONE
         return partial(_note_selected, issuer.log, len(issuer.log), whole, effect)
     return partial(_look_up, issuer, line, cached.instruction.name, issuer.task.now_ps, len(issuer.log), effect)
-
-
-def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value: Any) -> Number:
-    """Return a number in the instruction's element type, which the layouts of its views determine."""
-    number = cached.numbers.get(value) if type(value) is int else None
-    if number is None:
-        number = Number(issuer.chip.quiet.run(_as_type, value, main_type(cached.instruction, operands)))
-        if type(value) is int and len(cached.numbers) < _NUMBERS:
-            cached.numbers[value] = number
-    return number
-
-
-def _as_type(value: Any, dtype: np.dtype[Any]) -> Array:
-    return np.asarray(value).astype(dtype)
 
 
 def _look_up(issuer: Issuer, line: int, name: str, now_ps: int, record: int, effect: Callable[[], Any]) -> None:

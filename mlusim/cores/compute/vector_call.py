@@ -23,6 +23,7 @@ from mlusim.cores.instructions.limits import (
     check_geometry,
     check_overlap,
     check_types,
+    main_type,
 )
 from mlusim.cores.instructions.record import Instruction, Overlap
 from mlusim.cores.instructions.wram_layout import check_filters
@@ -68,7 +69,7 @@ class VectorCall:
             change, and nothing is noted.
         aligned: whether addresses must be aligned.
         apart: whether no source may begin where the result begins.
-        numbers: cached integer operands.
+        element_type: the type to which numbers among its operands are converted.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class VectorCall:
         self.has_numbers = len(views) < len(operands)
         required = len(instruction.attributes) > len(instruction.defaults)
         self.is_positional = required and instruction.marks is not None
-        self.numbers: dict[int, Number] = {}
+        self.element_type = main_type(instruction, operands)
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
         # Otherwise `check_plainly` runs for every call.
         self._fast = all(operand.memory == "nram" for operand in instruction.operands) and not (

@@ -121,15 +121,18 @@ def check_number(instruction: Instruction, arguments: Sequence[Any], named: Mapp
     result = arguments[0] if arguments else named.get("dst")
     if type(result) is not View:
         return
-    name, dtype = _last_name(instruction), dtype_name(result.layout.dtype)
-    value = named.get(name, arguments[-1] if arguments else None)
+    value = arguments[-1] if arguments else None
+    if named:
+        value = named.get(_last_name(instruction), value)
     if not isinstance(value, int | float | np.integer | np.floating):
         return
     limit = _limit(result.layout.dtype, value)
     if limit:
+        dtype = dtype_name(result.layout.dtype)
         number = f"{value:g}" if isinstance(value, float | np.floating) else shown(value)
         raise OperandError(
-            f"{instruction.name} of {dtype} with {name} = {number}: {dtype} does not hold that number; pass {limit}"
+            f"{instruction.name} of {dtype} with {_last_name(instruction)} = {number}: {dtype} does not hold that "
+            f"number; pass {limit}"
         )
 
 

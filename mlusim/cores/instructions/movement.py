@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.arrays import Array
+from mlusim.arrays import Array, as_element
 from mlusim.cores.instructions.record import (
     ANY,
     DST,
@@ -147,9 +147,7 @@ def _table_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> 
 
 
 def _fill(result: Array, *, value: Any) -> None:
-    element = np.asarray(value).astype(result.dtype)
-    bits = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"
-    result.view(bits).fill(element.view(bits)[()])
+    np.copyto(result, as_element(value, result.dtype))
 
 
 def _zero(result: Array) -> None:
