@@ -17,7 +17,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.instructions.record import NUMBERS
 from mlusim.cores.machine.pipe import Transfer
-from mlusim.cores.operands import check_view, number
+from mlusim.cores.operands import Passed, check_view, number
 from mlusim.dtypes import dtype_name
 from mlusim.errors import CopyError, OperandError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
@@ -66,7 +66,9 @@ BLIND_ATOMICS = frozenset({"atomic_reduce_exch"})
 SET_NAMES = ("gdramset", "sramset", "ldramset", "nramset", "nramset_async")
 
 
-def set_memory(issuer: Issuer, line: int, name: str, dst: View, value: Any, *, blocking: bool = True) -> Waiting | None:
+def set_memory(
+    issuer: Issuer, line: int, name: str, dst: Passed, value: Any, *, blocking: bool = True
+) -> Waiting | None:
     """Write a number to every element of a view with contiguous rows, by an instruction such as `gdramset`.
 
     Raises `CopyError` for a memory out of reach, `AllocationError` for memory that was freed or is an input.
@@ -81,10 +83,10 @@ def atomic(
     issuer: Issuer,
     line: int,
     operation: str,
-    target: View,
+    target: Passed,
     operand: Value,
     *,
-    old: View | None = None,
+    old: Passed | None = None,
     compare: Value | None = None,
     register: Array | None = None,
 ) -> Waiting | None:
@@ -164,7 +166,7 @@ def _values(name: str, value: Value, dtype: np.dtype[Any]) -> Array:
 
 
 def _check_atomic(
-    issuer: Issuer, name: str, operation: str, target: View, others: tuple[Value | None, Value | None, View | None]
+    issuer: Issuer, name: str, operation: str, target: Passed, others: tuple[Passed, Passed, Passed]
 ) -> None:
     """Raise `OperandError` for a target, or an operand, compared or old value, that the atomic does not take."""
     old = others[-1]
