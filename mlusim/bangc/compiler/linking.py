@@ -1,7 +1,8 @@
 """Linking: undefined functions are replaced by functions that raise an error when called.
 
-Kernel files often contain host code that calls functions of other files. A kernel needs none of them, so the file loads
-without them; a call of one must not end the process, as the dynamic linker would.
+Kernel files often contain host code that uses functions and variables of other files. A kernel needs none of them, so
+the file loads without them; a use of one must not end the process, as the dynamic linker would. Undefined variables get
+addresses where there is no memory (`undefined_variables`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from mlusim.bangc.compiler.source import quoted
-from mlusim.bangc.execution.file_variables import demangled
+from mlusim.bangc.execution.file_variables import demangled, undefined_address
 from mlusim.bangc.execution.image import load_runtime
 
 _UNDEFINED = 5
@@ -63,7 +64,9 @@ def link(
             done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
     if missing:
         stubs = target.with_name("undefined.cpp")
-        stubs.write_text("".join(_stub(number, name) for number, name in enumerate(missing)), encoding="utf-8")
+        called = _called(target)
+        text = [_stub(number, name, is_variable=_is_variable(name, called)) for number, name in enumerate(missing)]
+        stubs.write_text("".join(text), encoding="utf-8")
         made = stubs.with_suffix(".o")
         done = call("-fPIC", "-O1", "-w", "-c", str(stubs), "-o", str(made))
         if not done.returncode:
@@ -103,7 +106,26 @@ def link_text(text: str) -> str:
     )
 
 
-def _stub(number: int, symbol: str) -> str:
+def _called(binary: Path) -> set[str]:
+    """Return the symbols that a binary calls through its procedure linkage table."""
+    from elftools.elf.elffile import ELFFile
+
+    with binary.open("rb") as file:
+        elf: Any = ELFFile(file)
+        calls, symbols = elf.get_section_by_name(".rela.plt"), elf.get_section_by_name(".dynsym")
+        entries = calls.iter_relocations() if calls is not None else ()
+        return {symbols.get_symbol(entry["r_info_sym"]).name for entry in entries}
+
+
+def _is_variable(symbol: str, called: set[str]) -> bool:
+    """Return whether a symbol is not called and has no parameters; a C function may be one whose address is taken."""
+    return symbol not in called and "(" not in demangled(symbol)
+
+
+def _stub(number: int, symbol: str, *, is_variable: bool) -> str:
+    if is_variable:
+        place = f".globl {symbol}; .set {symbol}, {undefined_address(number)}"
+        return f"__asm__({quoted(place)});\n"
     name = f"mlusim_undefined_{number}"
     return (
         'extern "C" void mlusim_leave(long, const char *, const char *, int);\n'

@@ -18,6 +18,7 @@ from mlusim.bangc.calls.call_record import HEAD, CallSite, answer, file_at, text
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code
 from mlusim.bangc.execution.faults import in_memory
+from mlusim.bangc.execution.file_variables import undefined_text
 from mlusim.bangc.execution.filter_forms import FilterForms
 from mlusim.bangc.execution.gdram_map import GdramMap
 from mlusim.bangc.execution.image import Image
@@ -196,6 +197,8 @@ class CompiledTask:
         """Describe an address outside all memories."""
         if address < NULL_BYTES:
             return f"address {address:#x} is a null pointer or near it: no tensor was passed for this argument"
+        if undefined := undefined_text(self.image.binary, address):
+            return f"address {address:#x} is that of {undefined}"
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
                 return (

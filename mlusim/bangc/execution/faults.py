@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.compiler.debug_lines import HEADERS, SourceLine, is_system
+from mlusim.bangc.execution.file_variables import undefined_text
 from mlusim.bangc.execution.image import too_many_arrays
 from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import (
@@ -238,6 +239,9 @@ def _overflow(image: Image, who: str) -> str:
 
 
 def _segmentation(image: Image, who: str, address: int, pc: int, describe: Callable[[int], str]) -> str:
+    undefined = undefined_text(image.binary, address)
+    if undefined:
+        return f"{who} uses {undefined}"
     top = image.stack + image.stack_size
     if image.stack <= address < image.stack + GUARD_BYTES or _below_stack(image):
         return _overflow(image, who)

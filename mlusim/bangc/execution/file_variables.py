@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _SECTIONS = (".data", ".bss")
+# Addresses of undefined variables: far from those that an operating system hands out, a power of two apart.
+_UNDEFINED, _UNDEFINED_BYTES = 1 << 44, 1 << 30
 # Guards of variables initialised on first use, and variables of compilers and libraries.
 _GUARD, _FOREIGN = "_ZGV", ("__", "_ZSt", "_ZNSt", "_ZTV", "_ZTI", "_IO", "completed.")
 
@@ -50,6 +52,28 @@ def file_variables(binary: Path) -> tuple[Variable, ...]:
     return tuple(variables)
 
 
+def undefined_address(number: int) -> int:
+    """Return the address of an undefined variable of a binary: no memory is mapped there, so its use is a fault."""
+    return _UNDEFINED + number * _UNDEFINED_BYTES
+
+
+@lru_cache(maxsize=32)
+def undefined_variables(binary: Path) -> dict[int, str]:
+    """Return the C++ names of the variables that a binary uses and no file defines, by address."""
+    from elftools.elf.elffile import ELFFile
+
+    with binary.open("rb") as file:
+        table: Any = ELFFile(file).get_section_by_name(".symtab")
+        symbols = [(int(symbol["st_value"]), symbol.name) for symbol in table.iter_symbols()] if table else []
+    return {address: demangled(name) for address, name in symbols if address >= _UNDEFINED}
+
+
+def undefined_text(binary: Path, address: int) -> str:
+    """Return the name of the undefined variable to which an address belongs, with the remedy, or nothing."""
+    name = undefined_variables(binary).get(address - address % _UNDEFINED_BYTES)
+    return f"{name}, which no file defines: define it, or name its source file too" if name else ""
+
+
 @lru_cache(maxsize=32)
 def function_symbols(binary: Path) -> dict[int, str]:
     """Return the symbols of a binary's functions by address."""
@@ -69,7 +93,9 @@ def function_addresses(binary: Path) -> dict[str, int]:
 
 
 def demangled(symbol: str) -> str:
-    """Return the C++ name of a symbol if the C++ library is loaded."""
+    """Return the C++ name of a symbol if the C++ library is loaded. A C name is its own, also if it codes a type."""
+    if not symbol.startswith("_Z"):
+        return symbol
     try:
         demangle: Any = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):

@@ -162,6 +162,7 @@ class Image:
             constructors of a program may call CNRT.
 
     Attributes:
+        binary: the shared object.
         initializers: address and number of the static initializers that have not run.
     """
 
@@ -169,6 +170,7 @@ class Image:
         self, runtime: Runtime, binary: Path, rooms: list[Room | None], variables: Room, *, host: bool = False
     ) -> None:
         self.runtime = runtime
+        self.binary = binary
         self.rooms = rooms
         arenas = (ctypes.POINTER(Arena) * len(KINDS))()
         loading = (ctypes.POINTER(Arena) * (VARIABLES + 1))()

@@ -108,6 +108,32 @@ def test_a_call_of_an_undefined_function_is_an_error_at_its_line(tmp_path: Path)
         run_program(bangc.compile(file, include=[KERNELS]), Device())
 
 
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("ziglang", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(
+    ("kernel", "host", "message"),
+    [
+        ("y[0] = 1", "n > 9", r"alone\.mlu:5: main uses n, which no file defines: define it, or name its source file"),
+        ("y[0] = other::table[2]", "0", r"alone\.mlu:4, .*address \w+ is that of other::table, which no file defines"),
+    ],
+)
+def test_the_use_of_an_undefined_variable_is_an_error_at_its_line(
+    compiler: str, kernel: str, host: str, message: str, tmp_path: Path
+) -> None:
+    """Files with undefined variables that nothing uses run."""
+    file = tmp_path / "alone.mlu"
+    program = (
+        "#include <bang.h>\n#include <cnrt.h>\nnamespace other { extern float table[4]; }\n"
+        "extern int n; int never() { return n; } __mlu_entry__ void k(float *y) { if (__is_ipu()) KERNEL; }\n"
+        "int main() { if (HOST) return 1; float *y; cnrtMalloc((void **)&y, 4); "
+        "k<<<1, cnrtFuncTypeBlock, nullptr>>>(y); cnrtSyncDevice(); return 0; }\n"
+    )
+    file.write_text(program.replace("KERNEL", "y[0] = 1").replace("HOST", "0"))
+    assert run_program(bangc.compile(file, compiler=compiler), Device()) == 0
+    file.write_text(program.replace("KERNEL", kernel).replace("HOST", host))
+    with pytest.raises(AccessError, match=message):
+        run_program(bangc.compile(file, compiler=compiler), Device())
+
+
 @pytest.mark.slow
 def test_static_initializers_that_fail_are_an_error_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "initial.mlu"
