@@ -16,6 +16,7 @@ from mlusim.cores.instructions.cost import LOOPS, stream
 from mlusim.cores.instructions.limits import bind, check_all_aligned, check_since, check_types, main_type
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.operands import Passed
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES
 from mlusim.cores.synchronisation.syncs import sync
 from mlusim.cores.tasks.waiting import Waiting
@@ -30,29 +31,29 @@ if TYPE_CHECKING:
 BANG_MOVE = "bang_move"
 
 
-def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:
-    """Issue an instruction whose result is a number in a register, which is the result of the wait.
+def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, source: Passed) -> Waiting:
+    """Issue a reduction whose result is a number in a register, which is the result of the wait.
 
     The task waits for the compute pipe. Raises as `issue`, and `MissingDataError` in a timing-only run, where the
     number is not known.
     """
     name = instruction.name
-    operands, attributes = bind(instruction, (sources[0], *sources), {})
+    operands = source, source
+    if not isinstance(source, View):
+        bind(instruction, operands, {})  # raises the error
     if not issuer.has_data:
         raise MissingDataError(f"{name} to a register in a timing-only run, which has no numbers: run with data")
-    views = [value for value in operands[1:] if isinstance(value, View)]
+    views = (source,)
     check_memories(issuer, instruction, operands)
     check_contiguous(name, views)
     result_types = instruction.operands[0].types
     dtype = main_type(instruction, operands) if result_types is None else next(iter(result_types))
-    if views[0].dtype not in instruction.types:
-        check_types(instruction, issuer.board, (views[0], *views))
+    if source.dtype not in instruction.types:
+        check_types(instruction, issuer.board, operands)
     geometry = geometry_of(issuer, instruction.cost, views, 1)
     register = np.zeros(1, dtype)
-    arrays = [view.typed() for view in views]
-    record = _enqueue(
-        issuer, line, name, views, geometry, partial(instruction.compute, register, *arrays, **attributes), result=False
-    )
+    effect = partial(instruction.compute, register, source.typed())
+    record = _enqueue(issuer, line, name, views, geometry, effect, result=False)
     return wait_for_register(issuer, line, record, register.item)
 
 

@@ -59,6 +59,8 @@ def call(
 
     If the result is left out and the instruction supports a register result, returns an awaitable for it.
     """
+    if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
+        return issue_to_register(issuer, line, instruction, arguments[0])
     if not (named or instruction.counts):
         for earlier, passed in issuer.repeated.get(line, _NO_CALLS):
             if earlier.instruction is instruction and _issue_again(issuer, line, earlier, passed, arguments):
@@ -71,8 +73,6 @@ def call(
             if cached.is_plain:
                 _remember(issuer, line, cached, arguments[count:])
             return None
-    if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
-        return issue_to_register(issuer, line, instruction, arguments)
     operands, attributes = bind(instruction, arguments, named)
     if instruction.counts:
         return issue_and_count(issuer, line, instruction, operands, attributes)
