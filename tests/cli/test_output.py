@@ -246,7 +246,11 @@ def test_ctrl_c_during_loading_prints_one_line(tmp_path):
     )
     words = [sys.executable, "-m", "mlusim", "run", "k.py:k", "--shape", "8"]
     done = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted: k.py: line 2: the file was being loaded\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        "",
+        "error: interrupted: k.py: line 2: the file was being loaded\n",
+    )
 
 
 def test_the_help_calls_only_an_axis_an_axis():
