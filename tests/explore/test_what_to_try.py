@@ -124,6 +124,7 @@ def time_of(kernel, launches=1):
     return device.result()
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("loss", "before", "after", "tolerance"),
     [

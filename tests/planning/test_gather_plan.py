@@ -51,7 +51,6 @@ def test_any_shape_by_element(call):
 
 
 @given(lookups_by_row(rank=4, extent=30, along=40))
-@settings(deadline=None, max_examples=50)
 def test_any_shape_by_row(call):
     (x, index, values), arguments = call
     check(mlusim.plan("gather_nd", x, index, **arguments), values)

@@ -125,6 +125,7 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
     assert device.download(out).tolist() == [*tiles.tolist(), *again.tolist()]
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("call", "message"),
     [

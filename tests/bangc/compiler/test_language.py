@@ -216,6 +216,7 @@ def test_an_array_of_variable_size_is_an_error_with_the_rule(tmp_path: Path, com
     assert "array_in_memory" not in raised.value.message
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("declaration", "message"),
     [

@@ -126,6 +126,7 @@ def test_launches_with_comparisons_and_packs_run(tmp_path: Path) -> None:
     assert run_program(bangc.compile(file), Device()) == 3 + 30 + 90
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

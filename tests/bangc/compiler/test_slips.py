@@ -13,6 +13,7 @@ from mlusim.errors import CompileError, InputError, KernelError, MlusimError
 HEAD = "#include <bang.h>\n#include <cnrt.h>\n__mlu_entry__ void k(float *p) {}\n"
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -47,6 +48,7 @@ def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
     assert "__nan" not in str(raised.value)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
