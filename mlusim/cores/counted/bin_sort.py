@@ -10,7 +10,7 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.compute.uncached_vector import issue_counted, wait_for_register
-from mlusim.cores.counted.row_loop import RowLoop, check_apart, check_index
+from mlusim.cores.counted.row_loop import RowLoop, check_index, check_no_overlap
 from mlusim.cores.counted.scalar_copy import scalar_loop
 from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.scalar import arithmetic
@@ -171,7 +171,7 @@ def _check_bins(name: str, size: int, bins: int, views: tuple[View, ...]) -> Non
     if size < 1 or not 1 <= bins <= MAX_BINS:
         raise OperandError(f"{name} of {bins} bins of {size} rows: 1 to {MAX_BINS} bins, each of 1 or more")
     for first, second in combinations(views, 2):
-        check_apart(name, first, second)
+        check_no_overlap(name, first, second)
 
 
 def _distribute(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mlusim.cores.compute.uncached_vector import issue_counted, wait_for_register
-from mlusim.cores.counted.row_loop import check_apart
+from mlusim.cores.counted.row_loop import check_no_overlap
 from mlusim.cores.operands import Passed, check_view
 from mlusim.errors import MissingDataError, OperandError
 from mlusim.memory import element_loops
@@ -39,8 +39,8 @@ def collect(
             f"collect of {src!r} by {mask!r} to {dst!r}: dst and src must have the same element type, mask and src the "
             "same number of elements, and dst at least as many"
         )
-    check_apart("collect", dst, src)
-    check_apart("collect", dst, mask)
+    check_no_overlap("collect", dst, src)
+    check_no_overlap("collect", dst, mask)
     if not issuer.has_data and known is None:
         raise MissingDataError("collect in a timing-only run, which has no mask: name the addresses as `known`")
     counts: list[int] = []

@@ -11,8 +11,8 @@ from mlusim.arrays import Integers
 from mlusim.cores.counted.row_loop import (
     RowLoop,
     Rows,
-    check_apart,
     check_index,
+    check_no_overlap,
     check_rows,
     copied_rows,
     loop_of,
@@ -131,7 +131,7 @@ def by_offsets(
     far, near = (dst, src) if name == "scatter" else (src, dst)
     if far.memory not in _REACHED_BY_OFFSETS or near.memory is not _NRAM:
         raise CopyError(f"{name} from {src!r} to {dst!r}: it goes from NRAM to NRAM, GDRAM or LDRAM or back")
-    check_apart(name, dst, src)
+    check_no_overlap(name, dst, src)
     issuer.unit.prepare(issuer.task.now_ps, (offsets,) if mask is None else (offsets, mask))
     check_rows(name, near, None, offsets.size)
     rows: Integers | None = None

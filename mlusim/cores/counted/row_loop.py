@@ -74,7 +74,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     """Compute and check the addresses of a loop from the current contents of NRAM."""
     row_choices = (_row_numbers(name, dst_rows), _row_numbers(name, src_rows))
     if not _rows_apart(dst, src, *row_choices):
-        check_apart(name, dst, src)
+        check_no_overlap(name, dst, src)
     iterations = _iterations_of(name, dst, src, *row_choices)
     issuer.unit.prepare(issuer.task.now_ps, [rows for rows in row_choices if isinstance(rows, View)])
     to, origin = (
@@ -145,7 +145,7 @@ def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -
     total = element_loops.rows_of_runs(first, counts)
     if not total:
         raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
-    check_apart(name, dst, src)
+    check_no_overlap(name, dst, src)
     begin, end = int(first[0]), int(first[-1]) + int(counts[-1])
     if begin < 0 or end > src.shape[0]:
         bad = begin if begin < 0 else end - 1
@@ -195,7 +195,7 @@ def _row_numbers(name: str, rows: Any) -> Rows:
     return array.astype(np.int64, order="C")
 
 
-def check_apart(name: str, dst: View, src: View) -> None:
+def check_no_overlap(name: str, dst: View, src: View) -> None:
     """Reject a loop that could read bytes that it has written: NumPy reads everything first."""
     if dst.allocation is src.allocation and 0 not in dst.shape + src.shape:
         (low, high), (first, last) = byte_span(dst), byte_span(src)
