@@ -22,7 +22,8 @@ from mlusim.hardware import Board
 from mlusim.inputs import as_count, as_mapping, check_operations
 from mlusim.log import NONE, Log
 from mlusim.memory.kinds import MemoryKind
-from mlusim.units import PS_PER_S, format_us, percent, ps_to_cycles, round_up
+from mlusim.memory.sizes import memory_sizes
+from mlusim.units import PS_PER_S, format_us, percent, ps_to_cycles
 
 # The vendor's acceptance thresholds for operators that only move data (P).
 NETWORK_BAR = 0.60
@@ -160,8 +161,8 @@ def measure(
         peak_pipe=peak_pipe,
         verdict=verdict(vendor_io_efficiency),
         bottleneck=_bottleneck(io_efficiency, compute_efficiency),
-        peak_nram_bytes=peak_bytes(log, MemoryKind.NRAM, board.vector_alignment_bytes),
-        peak_sram_bytes=peak_bytes(log, MemoryKind.SRAM, board.vector_alignment_bytes),
+        peak_nram_bytes=peak_bytes(log, MemoryKind.NRAM, board),
+        peak_sram_bytes=peak_bytes(log, MemoryKind.SRAM, board),
         operations=totals.operations,
         records=len(records),
         where_time_went={name: int(total) for name, total in zip(CAUSES, causes.sum(axis=0), strict=True)},
@@ -216,11 +217,12 @@ def verdict(io_efficiency: float | None) -> str:
     return f"below the vendor's bar: {network} on network shapes, {any_shape} on any shape"
 
 
-def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
-    """Return the peak allocation of any single memory of a kind, each allocation rounded up to the alignment.
+def peak_bytes(log: Log, kind: MemoryKind, board: Board) -> int:
+    """Return the peak allocation of any single memory of a kind, with the padding of each allocation.
 
     A buffer freed at the time of its allocation counts on its own.
     """
+    rounded = memory_sizes(board)[kind].rounded
     owners: dict[str, int] = {}
     events: list[tuple[int, int, int]] = []
     peak = 0
@@ -228,7 +230,7 @@ def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
         if record.memory != kind.value:
             continue
         owner = owners.setdefault(record.memory_name, len(owners))
-        size = max(round_up(record.nbytes, alignment_bytes), alignment_bytes)
+        size = rounded(record.nbytes)
         peak = max(peak, size)
         if record.end_ps != record.start_ps:
             events.append((owner, record.start_ps, size))

@@ -217,10 +217,9 @@ def test_nram_peak_counts_simultaneous_allocations():
 
 def test_peak_of_a_memory_agrees_with_the_memory_itself(staged_device):
     clusters = staged_device._chip.clusters
-    alignment = X4.vector_alignment_bytes
     nram = max(core.nram.peak_bytes for cluster in clusters for core in cluster.units if core.nram is not None)
-    assert peak_bytes(staged_device.log, MemoryKind.NRAM, alignment) == nram > 0
-    assert peak_bytes(staged_device.log, MemoryKind.SRAM, alignment) == max(c.sram.peak_bytes for c in clusters) > 0
+    assert peak_bytes(staged_device.log, MemoryKind.NRAM, X4) == nram > 0
+    assert peak_bytes(staged_device.log, MemoryKind.SRAM, X4) == max(c.sram.peak_bytes for c in clusters) > 0
 
 
 def test_a_device_without_launches_takes_no_time():
