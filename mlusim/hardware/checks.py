@@ -71,16 +71,15 @@ def check_values(board: Board) -> None:
 
 def _check_type(board: Board, field_name: str, annotation: object) -> None:
     value = getattr(board, field_name)
-    owner = board.name if isinstance(board.name, str) else "a board"
     if annotation == "int" and (isinstance(value, bool) or not isinstance(value, int)):
         raise BoardError(
-            f"{owner}: {field_name} = {shown(value)} must be an integer, not {type(value).__name__}; "
-            "its unit is part of its name"
+            f"{board.name}: {field_name} = {shown(value)} must be an integer, not {type(value).__name__}; its unit is "
+            "part of its name"
         )
     if annotation == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a number, not {type(value).__name__}")
+        raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be a number, not {type(value).__name__}")
     if annotation == "str" and not (isinstance(value, str) and value and value.isprintable()):
-        raise BoardError(f"{owner}: {field_name} = {shown(value)} must be a string of printable characters")
+        raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be a string of printable characters")
 
 
 def _check_value(board: Board, field_name: str) -> None:

@@ -35,13 +35,6 @@ if TYPE_CHECKING:
 _KINDS = {item.name: str(item.type) for item in fields(Board) if item.name != "sources"}
 _MAX_LISTED = 4  # keys listed in a message before the rest is counted
 _ALMOST_EQUAL = 0.9  # similarity of names that differ in one letter or so
-_TOML_TYPES = {
-    bool: "a boolean",
-    int: "an integer",
-    float: "a number with a fraction",
-    str: "a string",
-    list: "an array",
-}
 
 # Units of the fields, and common alternatives. The longest are tried first.
 _UNIT_NAMES = {
@@ -78,9 +71,12 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
     sources = _sources(file, table.pop("sources", {}))
     base = _base(file, table.pop("base", None))
     for key, value in table.items():
-        if _KINDS.get(key) == "int" and isinstance(value, float) and value.is_integer():
+        if key not in _KINDS and isinstance(value, dict):
+            raise BoardError(f"{file}: [{key}]: a board file is flat; only [sources] is a table")
+        if key not in _KINDS:
+            raise BoardError(f"{file}: {_unknown(key)}")
+        if _KINDS[key] == "int" and isinstance(value, float) and value.is_integer():
             table[key] = int(value)  # 614.4e9
-        _check(file, key, table[key])
     table.setdefault("name", file.stem)
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
     missing = [key for key in _KINDS if key not in inherited and key not in table]
@@ -140,7 +136,7 @@ def _why_not_toml(text: str, message: str) -> str:
 
 def _sources(file: Path, table: object) -> dict[str, str]:
     if not isinstance(table, dict):
-        raise BoardError(f"{file}: sources must be a table of strings, not {_kind_of(table)}")
+        raise BoardError(f"{file}: sources must be a table of strings, not {type(table).__name__}")
     for key, source in table.items():
         if key not in _KINDS:
             raise BoardError(f"{file}: sources.{key}: {_unknown(key)}")
@@ -153,30 +149,11 @@ def _base(file: Path, name: object) -> Board | None:
     if name is None:
         return None
     if not isinstance(name, str):
-        raise BoardError(f"{file}: base = {name!r} must be the name of a preset, not {_kind_of(name)}")
+        raise BoardError(f"{file}: base = {name!r} must be the name of a preset, not {type(name).__name__}")
     try:
         return find_preset(name)
     except BoardError as error:
         raise BoardError(f"{file}: base: {error.message}") from None
-
-
-def _check(file: Path, key: str, value: object) -> None:
-    kind = _KINDS.get(key)
-    if isinstance(value, dict) and kind is None:
-        raise BoardError(f"{file}: [{key}]: a board file is flat; only [sources] is a table")
-    if kind is None:
-        raise BoardError(f"{file}: {_unknown(key)}")
-    if kind == "str" and not isinstance(value, str):
-        raise BoardError(f"{file}: {key} = {value!r} must be a string in quotes, not {_kind_of(value)}")
-    if kind == "int" and type(value) is not int:
-        remedy = "; write the number without quotes, in the unit of its key" if isinstance(value, str) else ""
-        raise BoardError(f"{file}: {key} = {value!r} must be an integer, not {_kind_of(value)}{remedy}")
-    if kind == "float" and type(value) not in {int, float}:
-        raise BoardError(f"{file}: {key} = {value!r} must be a number, not {_kind_of(value)}")
-
-
-def _kind_of(value: object) -> str:
-    return _TOML_TYPES.get(type(value), "a table" if isinstance(value, dict) else f"a {type(value).__name__}")
 
 
 def _unknown(key: str) -> str:

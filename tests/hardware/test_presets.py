@@ -308,7 +308,7 @@ def test_values_are_shown_with_their_unit(name: str, value: str | float, text: s
         ({"dram_mixed_efficiency": float("nan")}, r"^mlu585: dram_mixed_efficiency = nan must be in \[0\.001, 1\]$"),
         ({"name": ""}, r"^: name = '' must be a string of printable characters$"),
         ({"name": "a\nb"}, r"name = 'a\\nb' must be a string of printable characters$"),
-        ({"name": 3}, r"^a board: name = 3 must be a string of printable characters$"),
+        ({"name": 3}, r"^3: name = 3 must be a string of printable characters$"),
         ({"max_union": 3}, r"^mlu585: max_union = 3 must be one of 1, 2, 4, 8, 16$"),
         ({"dram_unit_bytes": 48}, r"^mlu585: dram_unit_bytes = 48 must be a power of two$"),
         (
