@@ -19,8 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from mlusim.arrays import Array, Integers
+from mlusim.errors import InputError
 from mlusim.files import atomic_write, source_name, writing
-from mlusim.inputs import as_path
+from mlusim.inputs import as_count, as_path, as_text
 from mlusim.log_tables import (
     AllocationRecord,
     Box,
@@ -220,7 +221,7 @@ class Log:
 
     def source_line(self, file: str, line: int, function: str) -> int:
         """Return the index in `lines` of a source line, in any language."""
-        key = (file, line, function)
+        key = (as_text("file", file), as_count("line", line, least=0), as_text("function", function))
         number = self._line_codes.get(key)
         if number is None:
             number = self._line_codes[key] = len(self.lines)
@@ -264,7 +265,10 @@ class Log:
 
     def selection(self, record: int, size: int) -> Any:
         """Return whether each of `size` elements of a result is selected, from `selected`."""
-        packed = np.frombuffer(self.selected[record], np.uint8)
+        bits = self.selected.get(as_count("record", record, least=0))
+        if bits is None:
+            raise InputError(f"record {record} has no selection: `selected` has the records that do")
+        packed = np.frombuffer(bits, np.uint8)
         return np.unpackbits(packed, count=size, bitorder="little").view(bool)
 
     def close_allocation(self, identity: int, now: int) -> None:

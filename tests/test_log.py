@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mlusim.cores.core import Core
+from mlusim.errors import InputError
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.log import NO_OPERAND, NONE, PIPES, Log
@@ -34,6 +35,20 @@ def test_names_and_boxes_are_interned() -> None:
     boxes = [log.box((2, 3), (12, 4), 4), log.box((6,), (4,), 4), log.box((2, 3), (12, 4), 4)]
     assert boxes == [0, 1, 0]
     assert log.boxes[1] == Box((6,), (4,), 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda log: log.source_line([], 1, "f"), r"file=\[\] is not text"),
+        (lambda log: log.source_line("k.cpp", "1", "f"), "line='1': pass an integer of at least 0"),
+        (lambda log: log.selection([], 3), r"record=\[\]: pass an integer of at least 0"),
+        (lambda log: log.selection(7, 3), "record 7 has no selection: `selected` has the records that do"),
+    ],
+)
+def test_wrong_arguments_are_errors(call: Any, message: str) -> None:
+    with pytest.raises(InputError, match=rf"^{message}$"):
+        call(Log("board"))
 
 
 # What a run writes

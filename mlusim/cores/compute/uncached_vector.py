@@ -13,14 +13,14 @@ import numpy as np
 
 from mlusim.cores.compute.vector_call import Geometry, check_contiguous, check_memories, check_operand, geometry_of
 from mlusim.cores.instructions.cost import LOOPS, stream
-from mlusim.cores.instructions.limits import bind, check_all_aligned, check_since, check_types, main_type
+from mlusim.cores.instructions.limits import check_all_aligned, check_since, check_types, main_type
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.operands import Passed
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES
 from mlusim.cores.synchronisation.syncs import sync
 from mlusim.cores.tasks.waiting import Waiting
-from mlusim.errors import MissingDataError, OperandError
+from mlusim.errors import MissingDataError, OperandError, shown
 from mlusim.log import NO_OPERAND, NONE, VECTOR
 from mlusim.memory.view import View
 
@@ -40,7 +40,7 @@ def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sourc
     name = instruction.name
     operands = source, source
     if not isinstance(source, View):
-        bind(instruction, operands, {})  # raises the error
+        raise OperandError(f"{instruction.signature}: {instruction.operands[1].name} is a view, not {shown(source)}")
     if not issuer.has_data:
         raise MissingDataError(f"{name} to a register in a timing-only run, which has no numbers: run with data")
     views = (source,)

@@ -67,6 +67,7 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
             lambda core, t: core.max(t),
             r"max\(dst, src\): missing src; its result is stored in dst, in NRAM: pass both, then read it with `await",
         ),
+        (lambda core, t: core.sum(3), r"sum\(dst, src\): src is a view, not 3$"),
         (lambda core, t: core.add(t, t, t, t), r"add\(dst, src0, src1\) takes 3 arguments, not 4$"),
         (lambda core, t: core.add(t, t, source=t), r"add\(dst, src0, src1\) has no argument 'source'"),
         (lambda core, t: core.add(t, 1, t), r"add\(dst, src0, src1\): src0 is a view, not 1$"),
