@@ -7,17 +7,20 @@ elements in BANG C; here `count` or the awaited forms of `Core` do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.numerics import COMPARISONS
-from mlusim.cores.instructions.record import ANY, DST, NUMBERS, SRC, Extent, Instruction, Match, Operand, Runs
+from mlusim.cores.instructions.record import ANY, DST, NUMBERS, SRC, Extent, Geometry, Instruction, Match, Operand, Runs
 from mlusim.errors import OperandError
 from mlusim.units import ceil_div, round_up
 
 HEAD_BYTES = 128
+# Which of the first elements a mask selects, from the mask and their number.
+SelectedBy: TypeAlias = Callable[[Array, int], Array]
 
 MASK = Operand("mask", Match.WIDTH, ANY)
 BITMASK = Operand("bitmask", Match.FREE, ANY)
@@ -25,70 +28,58 @@ BITS = Operand("dst", Match.FREE, ANY, bits=True)
 ROOM = Operand("dst", Match.WIDTH, ANY)
 
 
-def bits_of(mask: Array, count: int) -> Array:
+def _by_bits(mask: Array, count: int) -> Array:
     """Return the first `count` bits of a mask as booleans."""
     return np.unpackbits(mask.reshape(-1).view(np.uint8), count=count, bitorder="little").astype(bool)
 
 
-def by_elements(mask: Array, count: int) -> Array:
+def _by_elements(mask: Array, count: int) -> Array:
     """Return whether each element of a mask is nonzero."""
     selected: Array = mask.reshape(-1)[:count] != 0
     return selected
 
 
-def _collect(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
+def _filter(result: Array, source: Array, mask: Array, *, selected_by: SelectedBy) -> Array:
     """Selected elements at the front of the result; the rest keeps its value. Returns their positions."""
-
-    def compute(result: Array, source: Array, mask: Array) -> Array:
-        flat = source.reshape(-1)
-        positions = np.flatnonzero(select_by(mask, flat.size))
-        selected = flat[positions]
-        if selected.size > result.size:
-            raise OperandError(
-                f"a filter selects {selected.size} of {flat.size} elements, and dst has room for {result.size}: make "
-                "dst as large as src"
-            )
-        result.reshape(-1).view(selected.dtype)[: selected.size] = selected
-        return positions
-
-    return compute
+    flat = source.reshape(-1)
+    positions = np.flatnonzero(selected_by(mask, flat.size))
+    selected = flat[positions]
+    if selected.size > result.size:
+        raise OperandError(
+            f"a filter selects {selected.size} of {flat.size} elements, and dst has room for {result.size}: make dst "
+            "as large as src"
+        )
+    result.reshape(-1).view(selected.dtype)[: selected.size] = selected
+    return positions
 
 
-def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., tuple[Array, Array]]:
+def _select(result: Array, source: Array, mask: Array, *, selected_by: SelectedBy) -> tuple[Array, Array]:
     """The count in the first 4 B of a 128 B header, then the selected elements, zeros up to a multiple of 128 B.
 
     Returns which elements of the result are written, and the positions of those selected.
     """
-
-    def compute(result: Array, source: Array, mask: Array) -> tuple[Array, Array]:
-        flat = source.reshape(-1)
-        positions = np.flatnonzero(select_by(mask, flat.size))
-        selected = flat[positions]
-        out = result.reshape(-1).view(np.uint8)
-        nbytes = selected.size * selected.dtype.itemsize
-        padded = min(round_up(nbytes, HEAD_BYTES), out.size - HEAD_BYTES)
-        out[HEAD_BYTES : HEAD_BYTES + nbytes] = selected.view(np.uint8)
-        out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
-        out[:4] = np.array([selected.size], np.uint32).view(np.uint8)
-        width = result.dtype.itemsize
-        written = np.zeros(result.size, bool)
-        written[: ceil_div(4, width)] = True
-        written[HEAD_BYTES // width : ceil_div(HEAD_BYTES + padded, width)] = True
-        return written, positions
-
-    return compute
+    flat = source.reshape(-1)
+    positions = np.flatnonzero(selected_by(mask, flat.size))
+    selected = flat[positions]
+    out = result.reshape(-1).view(np.uint8)
+    nbytes = selected.size * selected.dtype.itemsize
+    padded = min(round_up(nbytes, HEAD_BYTES), out.size - HEAD_BYTES)
+    out[HEAD_BYTES : HEAD_BYTES + nbytes] = selected.view(np.uint8)
+    out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
+    out[:4] = np.array([selected.size], np.uint32).view(np.uint8)
+    width = result.dtype.itemsize
+    written = np.zeros(result.size, bool)
+    written[: ceil_div(4, width)] = True
+    written[HEAD_BYTES // width : ceil_div(HEAD_BYTES + padded, width)] = True
+    return written, positions
 
 
-def _maskmove(select_by: Callable[[Array, int], Array]) -> Callable[..., Array]:
+def _maskmove(result: Array, source: Array, mask: Array, *, selected_by: SelectedBy) -> Array:
     """Elements whose mask is set; the others of the result keep their value. Returns which are set."""
-
-    def compute(result: Array, source: Array, mask: Array) -> Array:
-        flat = source.reshape(-1)
-        selected = select_by(mask, flat.size)
-        np.copyto(result.reshape(-1)[: flat.size], flat, where=selected)
-        return selected
-
-    return compute
+    flat = source.reshape(-1)
+    selected = selected_by(mask, flat.size)
+    np.copyto(result.reshape(-1)[: flat.size], flat, where=selected)
+    return selected
 
 
 def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> Array:
@@ -123,22 +114,16 @@ def _bit_masked(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> s
     return "" if result.size else "dst needs one element"
 
 
-def _as_many(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Callable[..., str]:
-    def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-        result, source, _ = operands
-        return "dst needs as many elements as src" if result.size < source.size else inner(operands, attributes)
-
-    return check
+def _as_many(operands: Sequence[Extent], attributes: Mapping[str, Any], *, masked: Geometry) -> str:
+    result, source, _ = operands
+    return "dst needs as many elements as src" if result.size < source.size else masked(operands, attributes)
 
 
-def _with_head(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Callable[..., str]:
-    def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-        needed = HEAD_BYTES + round_up(operands[1].nbytes, HEAD_BYTES)
-        if operands[0].nbytes < needed:
-            return f"dst needs 128 B for the count, and {needed - HEAD_BYTES} B for all elements"
-        return inner(operands, attributes)
-
-    return check
+def _with_head(operands: Sequence[Extent], attributes: Mapping[str, Any], *, masked: Geometry) -> str:
+    room = round_up(operands[1].nbytes, HEAD_BYTES)
+    if operands[0].nbytes < HEAD_BYTES + room:
+        return f"dst needs 128 B for the count, and {room} B for all elements"
+    return masked(operands, attributes)
 
 
 def compares_to_bits(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
@@ -164,7 +149,7 @@ SELECTION: list[Instruction] = [
         name="filter",
         summary="dst = the elements of src whose mask is not 0, one after another",
         group=_SELECTION,
-        compute=_collect(by_elements),
+        compute=partial(_filter, selected_by=_by_elements),
         intrinsics=("__bang_collect", "__bang_filter"),
         c_signatures=("dst[n] src[n] mask[n] n",),
         operands=(ROOM, SRC, MASK),
@@ -176,7 +161,7 @@ SELECTION: list[Instruction] = [
         name="filter_bitindex",
         summary="dst = the elements of src whose bit in bitmask is 1, one after another",
         group=_SELECTION,
-        compute=_collect(bits_of),
+        compute=partial(_filter, selected_by=_by_bits),
         intrinsics=("__bang_collect_bitindex", "__bang_filter_bitindex", "__bang_maskmove_bitindex"),
         c_signatures=("dst[n] src[n] bitmask[bits(n)] n",),
         operands=(ROOM, SRC, BITMASK),
@@ -188,44 +173,44 @@ SELECTION: list[Instruction] = [
         name="select",
         summary="dst = the number of elements of src whose index is not 0, in 128 B; then those elements",
         group=_SELECTION,
-        compute=_select(by_elements),
+        compute=partial(_select, selected_by=_by_elements),
         intrinsics=("__bang_select",),
         c_signatures=("dst[head(n)] src[n] index[n] n",),
         operands=(ROOM, SRC, Operand("index", Match.WIDTH, ANY)),
-        geometry=_with_head(_masked),
+        geometry=partial(_with_head, masked=_masked),
         **_SOME,
     ),
     Instruction(
         name="select_bitindex",
         summary="dst = the number of elements of src whose bit is 1, in 128 B; then those elements",
         group=_SELECTION,
-        compute=_select(bits_of),
+        compute=partial(_select, selected_by=_by_bits),
         intrinsics=("__bang_select_bitindex",),
         c_signatures=("dst[head(n)] src[n] bitindex[bits(n)] n",),
         operands=(ROOM, SRC, Operand("bitindex", Match.FREE, ANY)),
-        geometry=_with_head(_bit_masked),
+        geometry=partial(_with_head, masked=_bit_masked),
         **_SOME,
     ),
     Instruction(
         name="maskmove",
         summary="dst = src where mask is not 0; the rest of dst is unchanged",
         group=_SELECTION,
-        compute=_maskmove(by_elements),
+        compute=partial(_maskmove, selected_by=_by_elements),
         intrinsics=("__bang_maskmove",),
         c_signatures=("dst[n] src[n] mask[n] n",),
         operands=(DST, SRC, MASK),
-        geometry=_as_many(_masked),
+        geometry=partial(_as_many, masked=_masked),
         **_SOME,
     ),
     Instruction(
         name="maskmove_bitindex",
         summary="dst = src where the bit is 1; the rest of dst is unchanged",
         group=_SELECTION,
-        compute=_maskmove(bits_of),
+        compute=partial(_maskmove, selected_by=_by_bits),
         intrinsics=(),
         c_signatures=(),
         operands=(DST, SRC, BITMASK),
-        geometry=_as_many(_bit_masked),
+        geometry=partial(_as_many, masked=_bit_masked),
         **_SOME,
     ),
     Instruction(
