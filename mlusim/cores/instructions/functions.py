@@ -212,10 +212,6 @@ def _fusion_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> 
     return ""
 
 
-def _hypot(result: Array, a: Array, b: Array) -> None:
-    np.copyto(result.reshape(-1), np.hypot(wide(a.reshape(-1)), wide(b.reshape(-1))), casting="unsafe")
-
-
 FUSED: list[Instruction] = [
     Instruction(
         name="fusion",
@@ -232,18 +228,5 @@ FUSED: list[Instruction] = [
         types=NUMBERS,
         geometry=_fusion_sizes,
         since=ARCH_322,
-    ),
-    Instruction(
-        name="hypot",
-        summary="dst = the square root of src0 squared plus src1 squared",
-        group="Functions",
-        compute=_hypot,
-        intrinsics=("__cn_vector_hypot_f32",),
-        c_signatures=("dst[n] src0[n] src1[n] n",),
-        operands=(DST, Operand("src0"), Operand("src1")),
-        types=FLOATS,
-        cost=function("root"),
-        since=SERIES_3XX,
-        exact=False,
     ),
 ]

@@ -18,7 +18,7 @@ from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function, stream
 from mlusim.cores.instructions.functions import wide
 from mlusim.cores.instructions.numerics import unary
-from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SRC, Instruction, Match, Operand
+from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SERIES_3XX, SRC, Instruction, Match, Operand
 from mlusim.cores.instructions.rounding import DIRECTED, rounded
 
 _NORMAL = NormalDist()
@@ -150,6 +150,14 @@ LIBRARY: list[Instruction] = [
     _unary("trunc", np.trunc, "dst = src rounded to zero", ""),
     _binary("pow", np.power, "dst = src0 to the power of src1", "exp"),
     _binary("atan2", np.arctan2, "dst = the angle of the point (src1, src0), from -pi to pi", "trig"),
+    _binary(
+        "hypot",
+        np.hypot,
+        "dst = the square root of src0 squared plus src1 squared",
+        "root",
+        intrinsics=("__cn_vector_hypot_f32",),
+        since=SERIES_3XX,
+    ),
     _binary(
         "scalbn",
         np.ldexp,
