@@ -25,6 +25,8 @@ from mlusim.files import utf8
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
     from PIL.ImageFont import FreeTypeFont, ImageFont
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -171,27 +173,13 @@ class Canvas:
         draw = ImageDraw.Draw(picture)
         for shape in self.shapes:
             if isinstance(shape, Rectangles):
-                for corner, colour in zip(_corners(shape.boxes, finer), shape.colours, strict=True):
-                    if corner[2] >= corner[0] and corner[3] >= corner[1]:
-                        draw.rectangle(corner, fill=rgb(colour))
+                _draw_rectangles(draw, shape, finer)
             else:
-                left, top, right, bottom = np.rint(np.multiply(shape.box, (finer, 1, finer, 1))).astype(int).tolist()
-                method = Image.Resampling.HAMMING if shape.smooth else Image.Resampling.NEAREST
-                size = max(right - left, 1), max(bottom - top, 1)
-                picture.paste(Image.fromarray(shape.pixels).resize(size, method), (left, top))
+                _paste_image(picture, shape, finer)
         if finer > 1:
             picture = picture.reduce((finer, 1))
-        draw = ImageDraw.Draw(picture)
         for text in self.texts:
-            font = _font_of(text.words, text.size, bold=text.bold)
-            if text.upward:
-                box = round(width_of(text.words, text.size, bold=text.bold)) + 4, round(3 * text.size)
-                mask = Image.new("L", box)
-                ImageDraw.Draw(mask).text((box[0] / 2, box[1] / 2), text.words, 255, font, "mm")
-                mask = mask.transpose(Image.Transpose.ROTATE_90)
-                picture.paste(rgb(text.colour), (round(text.x - box[1] / 2), round(text.y - box[0] / 2)), mask)
-            else:
-                draw.text((text.x, text.y), text.words, rgb(text.colour), font, f"{text.anchor}m")
+            _draw_text(picture, text)
         stream = BytesIO()
         # zlib's default level takes three times as long for files a tenth smaller.
         about = PngInfo()
@@ -283,6 +271,35 @@ def _corners(boxes: Boxes, finer: int) -> list[list[int]]:
     corners[:, 2:] -= 1
     listed: list[list[int]] = corners.tolist()
     return listed
+
+
+def _draw_rectangles(draw: ImageDraw, shape: Rectangles, finer: int) -> None:
+    for corner, colour in zip(_corners(shape.boxes, finer), shape.colours, strict=True):
+        if corner[2] >= corner[0] and corner[3] >= corner[1]:
+            draw.rectangle(corner, fill=rgb(colour))
+
+
+def _paste_image(picture: Image, shape: Bitmap, finer: int) -> None:
+    from PIL import Image
+
+    left, top, right, bottom = np.rint(np.multiply(shape.box, (finer, 1, finer, 1))).astype(int).tolist()
+    method = Image.Resampling.HAMMING if shape.smooth else Image.Resampling.NEAREST
+    size = max(right - left, 1), max(bottom - top, 1)
+    picture.paste(Image.fromarray(shape.pixels).resize(size, method), (left, top))
+
+
+def _draw_text(picture: Image, text: Text) -> None:
+    from PIL import Image, ImageDraw
+
+    font = _font_of(text.words, text.size, bold=text.bold)
+    if not text.upward:
+        ImageDraw.Draw(picture).text((text.x, text.y), text.words, rgb(text.colour), font, f"{text.anchor}m")
+        return
+    box = round(width_of(text.words, text.size, bold=text.bold)) + 4, round(3 * text.size)
+    mask = Image.new("L", box)
+    ImageDraw.Draw(mask).text((box[0] / 2, box[1] / 2), text.words, 255, font, "mm")
+    mask = mask.transpose(Image.Transpose.ROTATE_90)
+    picture.paste(rgb(text.colour), (round(text.x - box[1] / 2), round(text.y - box[0] / 2)), mask)
 
 
 def _rectangles_svg(shape: Rectangles) -> list[str]:
