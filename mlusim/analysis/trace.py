@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, TextIO
 
 import numpy as np
@@ -175,24 +176,26 @@ def _operations(records: LogColumns) -> Iterator[str]:
     directions = [json.dumps(name) for name in DIRECTION_NAMES]
     threads = [_process_and_thread(records, unit) for unit in range(records.units)]
     task_ids = [task.task_id for task in log.tasks]
-    for part in pieces(records):
-        order = np.lexsort((part.start_ps, part.pipe, part.engine))
-        columns = [getattr(part, name)[order] for name in _TRACED]
-        for first in range(0, len(order), _BATCH_EVENTS):
-            batch = [column[first : first + _BATCH_EVENTS].tolist() for column in columns]
-            for op, engine, pipe, task, line, start, end, count, nbytes, direction, latency, moving_alone in zip(
-                *batch, strict=True
-            ):
-                process, thread = threads[engine]
-                about = f'"task":{task_ids[task]},"line":{lines[line]}'
-                if nbytes:
-                    about += f',"bytes":{nbytes}'
-                if count > 1:
-                    about += f',"count":{count}'
-                name = names[op]
-                if direction >= 0:
-                    name = directions[direction]
-                    about += f',"start_up_ns":{latency / 1000:g}'
-                    if moving_alone:
-                        about += f',"alone_ns":{moving_alone / 1000:g}'
-                yield _slice(name, (process, thread + _PIPE_THREADS[pipe]), start, end, about)
+    rows = chain.from_iterable(map(_rows, pieces(records)))
+    for op, engine, pipe, task, line, start, end, count, nbytes, direction, latency, moving_alone in rows:
+        process, thread = threads[engine]
+        about = f'"task":{task_ids[task]},"line":{lines[line]}'
+        if nbytes:
+            about += f',"bytes":{nbytes}'
+        if count > 1:
+            about += f',"count":{count}'
+        name = names[op]
+        if direction >= 0:
+            name = directions[direction]
+            about += f',"start_up_ns":{latency / 1000:g}'
+            if moving_alone:
+                about += f',"alone_ns":{moving_alone / 1000:g}'
+        yield _slice(name, (process, thread + _PIPE_THREADS[pipe]), start, end, about)
+
+
+def _rows(part: LogColumns) -> Iterator[tuple[Any, ...]]:
+    """Yield the columns `_TRACED` of each record, track by track, without a list of all of them."""
+    order = np.lexsort((part.start_ps, part.pipe, part.engine))
+    columns = [getattr(part, name)[order] for name in _TRACED]
+    for first in range(0, len(order), _BATCH_EVENTS):
+        yield from zip(*(column[first : first + _BATCH_EVENTS].tolist() for column in columns), strict=True)
