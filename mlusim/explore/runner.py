@@ -77,34 +77,26 @@ class Runner:
     ) -> Iterator[tuple[Any, Answer]]:
         """`run` until a process of the pool dies; the pending points are then the suspects."""
         pending: dict[Future[Answer], tuple[Any, Payload]] = {}
-        exhausted = False
-        while True:
-            try:
-                while not exhausted and len(pending) < self._room():
-                    item = next(remaining, None)
-                    if item is None:
-                        exhausted = True
-                        break
-                    try:
-                        # The pool is started with the first point, and not at all if every point is known.
-                        pending[self._executor().submit(run_point, item[1])] = item
-                    except BrokenProcessPool:
-                        suspects.append(item)
-                        raise
+        try:
+            while True:
+                while len(pending) < self._room() and (item := next(remaining, None)) is not None:
+                    suspects.append(item)  # until the pool has taken it
+                    # The pool is started with the first point, and not at all if every point is known.
+                    future = self._executor().submit(run_point, item[1])
+                    pending[future] = suspects.pop()
                 if not pending:
                     return
                 for future in wait(pending, return_when=FIRST_COMPLETED).done:
                     answer = self._answer(future)
                     tag, _ = pending.pop(future)
                     yield tag, answer
-            except BrokenProcessPool:
-                for future, item in pending.items():
-                    if future.done() and not future.cancelled() and future.exception() is None:
-                        yield item[0], future.result()
-                    else:
-                        suspects.append(item)
-                self._stop()
-                return
+        except BrokenProcessPool:
+            for future, item in pending.items():
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    yield item[0], future.result()
+                else:
+                    suspects.append(item)
+            self._stop()
 
     def _answer(self, future: Future[Answer]) -> Answer:
         try:
@@ -138,19 +130,11 @@ class Runner:
         return _QUEUED_PER_WORKER * max(workers, 1)
 
     def _executor(self) -> Executor:
-        if self._pool is None:
-            if self._client is not None:
-                self._pool = self._client.get_executor(pure=False)
-            else:
-                self._pool = pool = worker_pool(self.workers)
-                try:
-                    with without_interrupts():
-                        first = pool.submit(os.getpid)
-                    first.result()
-                except BrokenProcessPool:
-                    raise MlusimError(
-                        "no worker process can be started: pass workers=0 to run in this process"
-                    ) from None
+        if self._pool is None and self._client is not None:
+            self._pool = self._client.get_executor(pure=False)
+        elif self._pool is None:
+            self._pool = worker_pool(self.workers)
+            _check_starts(self._pool)
         return self._pool
 
     def _stop(self) -> None:
@@ -175,3 +159,13 @@ class Runner:
         elif self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+def _check_starts(pool: Executor) -> None:
+    """Raise `MlusimError` if a pool cannot start its processes."""
+    try:
+        with without_interrupts():
+            first = pool.submit(os.getpid)
+        first.result()
+    except BrokenProcessPool:
+        raise MlusimError("no worker process can be started: pass workers=0 to run in this process") from None
