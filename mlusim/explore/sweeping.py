@@ -253,14 +253,7 @@ def sweep(
         arguments=arguments,
     )
     sweep = run_axes(
-        axes,
-        db=db,
-        workers=workers,
-        client=client,
-        retry=retry,
-        progress=progress,
-        shard=shard,
-        merge=merge,
+        axes, db=db, workers=workers, client=client, retry=retry, progress=progress, shard=shard, merge=merge
     )
     _warn(sweep)
     return sweep
