@@ -100,25 +100,32 @@ def pivot_cuts(
             continue
         aligned = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
         for multiple in (aligned, 1) if 1 < aligned <= fitting and aligned < extent else (1,):
-            blocks = ceil_div(extent, multiple)
-            fewest = ceil_div(blocks, fitting // multiple)
-            counts = {fewest, fewest + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
-            counts |= {ceil_div(count, outer) for count in tile_counts_below(board.cores)}
-            for parts in sorted(counts):
-                size = min(ceil_div(blocks, parts) * multiple, extent)
+            for cut in _cuts_along(board, extents, pivot, fitting, multiple):
                 # Additional tiles do not pay off if they share bus units.
-                if fewest <= parts <= blocks and (not any_cut or size * inner * itemsize >= whole_bytes):
+                if not any_cut or cut.elements * itemsize >= whole_bytes:
                     any_cut = True
-                    yield Cut(
-                        pivot=pivot,
-                        outer=outer,
-                        extent=extent,
-                        inner=inner,
-                        parts=parts,
-                        multiple=multiple,
-                        size=size,
-                        tasks=min(board.cores, outer * parts),
-                    )
+                    yield cut
+
+
+def _cuts_along(board: Board, extents: Sequence[int], pivot: int, fitting: int, multiple: int) -> Iterator[Cut]:
+    """Yield cuts into few parts, or so many that each core has a few tiles, of at most `fitting` along the pivot."""
+    extent, outer = extents[pivot], math.prod(extents[:pivot])
+    blocks = ceil_div(extent, multiple)
+    fewest = ceil_div(blocks, fitting // multiple)
+    counts = {fewest, fewest + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
+    counts |= {ceil_div(count, outer) for count in tile_counts_below(board.cores)}
+    for parts in sorted(counts):
+        if fewest <= parts <= blocks:
+            yield Cut(
+                pivot=pivot,
+                outer=outer,
+                extent=extent,
+                inner=math.prod(extents[pivot + 1 :]),
+                parts=parts,
+                multiple=multiple,
+                size=min(ceil_div(blocks, parts) * multiple, extent),
+                tasks=min(board.cores, outer * parts),
+            )
 
 
 def tiles_text(board: Board, cut: Cut, buffers: int) -> str:
