@@ -55,6 +55,9 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     """Return the extents of a shape."""
     if type(shape) is int and shape >= 0:
         return (shape,)
+    # Kernels pass such shapes for each tile.
+    if type(shape) is tuple and len(shape) <= MAX_RANK and all(type(size) is int and size >= 0 for size in shape):
+        return shape
     if isinstance(shape, set | frozenset):
         raise InputError(f"{what} {shown(shape)}: a set has no order; pass a tuple, such as (2, 8, 256, 196)")
     values = as_tuple(shape)

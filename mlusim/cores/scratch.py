@@ -14,6 +14,7 @@ from mlusim.errors import AllocationError, InputError, shown
 from mlusim.inputs import as_shape
 from mlusim.memory.allocation import Allocation, Memory, fits_message
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import View
 from mlusim.units import format_bytes, group_digits
 
@@ -78,7 +79,7 @@ class Scratch:
             self._memory, extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}"
         )
         self._owned.append(allocation)
-        view = View.of(allocation, extents, element)
+        view = View.strided(allocation, 0, extents, contiguous_strides(extents, element.itemsize), element)
         view.rows = {}
         if allocation.buffer is not None:
             # Slices derive their arrays from this one, which costs less than creating them.

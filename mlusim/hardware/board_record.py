@@ -255,9 +255,11 @@ class Board:
 
     def cycles_ps(self, cycles: int) -> int:
         """Time of `cycles` of the core clock in picoseconds, rounded up."""
-        from mlusim.inputs import as_count  # it loads NumPy, without which `mlusim devices` is fast
+        if type(cycles) is not int or cycles < 0:
+            from mlusim.inputs import as_count  # it loads NumPy, without which `mlusim devices` is fast
 
-        return cycles_to_ps(as_count("cycles_ps: cycles", cycles, least=0), self.clock_hz)
+            cycles = as_count("cycles_ps: cycles", cycles, least=0)
+        return cycles_to_ps(cycles, self.clock_hz)
 
     def parameters(self) -> dict[str, Any]:
         """Return the name and all parameters by name, without their sources."""

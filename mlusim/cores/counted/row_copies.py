@@ -168,11 +168,12 @@ def copy_loop(
         method: `blocking`, `queued`, `runs` or `instruction`, as in `mlusim.memory.loop_costs.rows_cost`.
         mask: mask of a gather or scatter, for the log.
     """
-    direction = _checked_direction(issuer, name, dst, src, method)
+    row_bytes = row_bytes_of(name, dst)
+    direction = _checked_direction(issuer, name, dst, src, row_bytes, method)
     by_engine = method == "instruction"
     # The instruction takes time for every offset, masked or not.
     count = loop.iterations if by_engine else loop.selected
-    shape = _rows_shape(dst, src, loop, direction, count, issuer.board.dram_unit_bytes)
+    shape = _rows_shape(dst, src, loop, direction, count, row_bytes, issuer.dram_unit_bytes)
     issuer.begin()
     unit, task = issuer.unit, issuer.task
     address = loop.address.cycles(issuer.board)
@@ -215,9 +216,8 @@ def copy_loop(
     return record
 
 
-def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, method: str) -> Direction:
+def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, row_bytes: int, method: str) -> Direction:
     """Return the direction of a loop of row copies. Raises `CopyError` or `AccessError` if it is not allowed."""
-    row_bytes = row_bytes_of(name, dst)
     if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
         raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must have the same size")
     for view, write in ((dst, True), (src, False)):
@@ -230,26 +230,31 @@ def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, method: 
         )
     if method == "queued" and not direction.asynchronous:
         raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
-    check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)
+    check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.dram_unit_bytes)
     return direction
 
 
-def _rows_shape(dst: View, src: View, loop: RowLoop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
+def _rows_shape(
+    dst: View, src: View, loop: RowLoop, direction: Direction, count: int, row_bytes: int, unit_bytes: int
+) -> CopyShape:
     """Return the geometry of `count` row copies of a loop, with their bus bytes."""
-    row_bytes = row_bytes_of("rows", dst)
     if loop.lengths is not None:
         return _runs_shape(dst, src, loop, direction, row_bytes, unit_bytes)
-
-    def on_bus(view: View, rows: Integers | None) -> tuple[int, int]:
-        if not view.memory.off_chip:
-            return 0, 0
-        if loop.unread:
-            return worst_row_units(view, count, row_bytes, unit_bytes)
-        return row_units(view, rows, count, row_bytes, unit_bytes)
-
-    bus_read, _ = on_bus(src, loop.src_rows)
-    bus_write, partly = on_bus(dst, loop.dst_rows)
+    bus_read = bus_write = partly = 0
+    if src.memory.off_chip:
+        bus_read, _ = _bus_bytes(src, loop, loop.src_rows, count, row_bytes, unit_bytes)
+    if dst.memory.off_chip:
+        bus_write, partly = _bus_bytes(dst, loop, loop.dst_rows, count, row_bytes, unit_bytes)
     return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read + partly, bus_write, count > 1)
+
+
+def _bus_bytes(
+    view: View, loop: RowLoop, rows: Integers | None, count: int, row_bytes: int, unit_bytes: int
+) -> tuple[int, int]:
+    """Return the bus bytes of the rows of one side, in DRAM, and those of units that they touch partly."""
+    if loop.unread:
+        return worst_row_units(view, count, row_bytes, unit_bytes)
+    return row_units(view, rows, count, row_bytes, unit_bytes)
 
 
 def _runs_shape(

@@ -6,7 +6,8 @@ index tuples in NRAM.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ _UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 _ONE_LOAD = AddressInstructions(loads=1)
 
 
-class RowLoop(NamedTuple):
+class RowLoop:
     """A loop over rows with its addresses computed.
 
     Attributes:
@@ -48,26 +49,45 @@ class RowLoop(NamedTuple):
         known: whether a timing-only run knows the row numbers although `unread`.
     """
 
-    iterations: int
-    selected: int
-    dst_rows: Integers | None
-    src_rows: Integers | None
-    address: AddressInstructions
-    indices: tuple[View, ...]
-    unread: bool = False
-    lengths: Integers | None = None
-    known: bool = False
+    def __init__(
+        self,
+        iterations: int,
+        selected: int,
+        dst_rows: Integers | None,
+        src_rows: Integers | None,
+        address: AddressInstructions,
+        indices: tuple[View, ...],
+        *,
+        unread: bool = False,
+        lengths: Integers | None = None,
+        known: bool = False,
+    ) -> None:
+        self.iterations = iterations
+        self.selected = selected
+        self.dst_rows = dst_rows
+        self.src_rows = src_rows
+        self.address = address
+        self.indices = indices
+        self.unread = unread
+        self.lengths = lengths
+        self.known = known
 
     def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
         """Return the loop as recorded in the log."""
-        loads, operations, additions = self.address
-        return LoopRecord(
-            method, self.iterations, self.selected, loads, operations, additions, extra_cycles, self.unread
-        )
+        return _record_of(method, self.iterations, self.selected, self.address, extra_cycles, unread=self.unread)
 
     def effect(self, dst: View, src: View) -> RowCopy:
         """Return the effect of the loop on memory."""
         return RowCopy(dst, src, self.dst_rows, self.src_rows, self.selected, self.lengths)
+
+
+@lru_cache(maxsize=1024)
+def _record_of(
+    method: str, iterations: int, selected: int, address: AddressInstructions, extra_cycles: int, *, unread: bool
+) -> LoopRecord:
+    """Return a loop as recorded in the log. Those of all cores are alike."""
+    loads, operations, additions = address
+    return LoopRecord(method, iterations, selected, loads, operations, additions, extra_cycles, unread)
 
 
 def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> RowLoop:
@@ -77,9 +97,8 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         check_no_overlap(name, dst, src)
     iterations = _iterations_of(name, dst, src, *row_choices)
     issuer.unit.prepare(issuer.task.now_ps, [rows for rows in row_choices if isinstance(rows, View)])
-    to, origin = (
-        _side(issuer, name, view, choice, iterations) for view, choice in zip((dst, src), row_choices, strict=True)
-    )
+    to = _side(issuer, name, dst, row_choices[0], iterations)
+    origin = _side(issuer, name, src, row_choices[1], iterations)
     address = to.address.plus(origin.address)
     indices = tuple([side.source for side in (to, origin) if side.source is not None])
     unread = any(isinstance(choice, View) for choice in row_choices)
@@ -91,7 +110,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     return RowLoop(iterations, len(inside), to.within(inside), origin.within(inside), address, indices, unread=unread)
 
 
-class _Side(NamedTuple):
+class _Side:
     """The rows of one side of a loop.
 
     Attributes:
@@ -101,10 +120,17 @@ class _Side(NamedTuple):
         inside: the iterations within the window of its addresses, whose rows these are; None without a window.
     """
 
-    rows: Integers | None
-    address: AddressInstructions = NO_ADDRESS
-    source: View | None = None
-    inside: Integers | None = None
+    def __init__(
+        self,
+        rows: Integers | None,
+        address: AddressInstructions = NO_ADDRESS,
+        source: View | None = None,
+        inside: Integers | None = None,
+    ) -> None:
+        self.rows = rows
+        self.address = address
+        self.source = source
+        self.inside = inside
 
     def within(self, inside: Integers) -> Integers | None:
         """Return the rows of the iterations within a window, which is its own or that of the other side."""
