@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mlusim.cores.tasks.task import Task
 
 Operand = tuple[int, int, int]
+_NO_OPERANDS: list[Operand] = []
 
 
 class Issuer:
@@ -112,21 +113,25 @@ class Issuer:
         issue_ps: int,
         start_ps: int,
         end_ps: int,
+        operands: list[Operand] = _NO_OPERANDS,
         *,
         count: int = 1,
         nbytes: int = 0,
         detail: int = 0,
-        dst: Operand = NO_OPERAND,
-        a: Operand = NO_OPERAND,
-        b: Operand = NO_OPERAND,
         waited_for: int = NONE,
         alone_ps: int = NONE,
         bus_read: int = 0,
         bus_write: int = 0,
         direction: int = NONE,
     ) -> int:
-        """Append a record; returns its number."""
+        """Append a record; returns its number.
+
+        operands: the result and the sources. `Log.more_operands` has those beyond the three of a record.
+        """
         log = self.log
+        dst = operands[0] if operands else NO_OPERAND
+        a = operands[1] if len(operands) > 1 else NO_OPERAND
+        b = operands[2] if len(operands) > 2 else NO_OPERAND
         # As `Log.instruction`, without a call in Python.
         instruction = log.records.instruction(
             log.op(op),
@@ -143,7 +148,7 @@ class Issuer:
             b[2],
         )
         # Not by a shorter call with tuples, which would create an object for each number.
-        return self.records.add(
+        record = self.records.add(
             instruction,
             self.task.index,
             line,
@@ -159,6 +164,9 @@ class Issuer:
             b[0],
             b[1],
         )
+        if len(operands) > 3:
+            log.more_operands[record] = operands[3:]
+        return record
 
     def operand(self, view: View) -> Operand:
         """Return a view as recorded in the log: allocation, offset, box."""

@@ -229,7 +229,11 @@ def _transfer(
     shape, cost = geometry
     issuer.begin()
     off_chip = dst.memory.off_chip
-    operands = [issuer.operand(view) for view in sources]
+    operands = [issuer.operand(view) for view in (dst, *sources)]
+    if old is not None:
+        # It comes after the three of a record, also if there are fewer.
+        operands += [NO_OPERAND] * (2 - len(sources))
+        operands.append(issuer.operand(old))
     record = issuer.record(
         name,
         IO if off_chip else MOVE,
@@ -237,18 +241,14 @@ def _transfer(
         task.now_ps,
         task.now_ps,
         NONE,
+        operands,
         nbytes=shape.nbytes,
         detail=BLOCKING if blocking else ASYNCHRONOUS,
-        dst=issuer.operand(dst),
-        a=operands[0] if operands else NO_OPERAND,
-        b=operands[1] if len(operands) > 1 else NO_OPERAND,
         alone_ps=cost.alone_ps,
         bus_read=shape.bus_read_bytes,
         bus_write=shape.bus_write_bytes,
         direction=DIRECTION_CODES[direction],
     )
-    if old is not None:
-        issuer.log.more_operands[record] = [issuer.operand(old)]
     pipe = unit.io if off_chip else unit.move
     transfer = Transfer(pipe, task, record, task.now_ps, cost, effect, BLOCKING if blocking else ASYNCHRONOUS)
     if not blocking:

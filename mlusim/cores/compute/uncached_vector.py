@@ -159,16 +159,12 @@ def _enqueue(
         issue_ps,
         start_ps,
         end_ps,
+        operands,
         count=count,
         nbytes=widest,
         detail=elements,
-        dst=operands[0],
-        a=operands[1] if len(operands) > 1 else NO_OPERAND,
-        b=operands[2] if len(operands) > 2 else NO_OPERAND,
         waited_for=waited_for,
     )
-    if len(operands) > 3:
-        issuer.log.more_operands[record] = operands[3:]
     unit.vector_free_ps = end_ps
     unit.vector_record = record
     if effect is not None and issuer.has_data:

@@ -145,8 +145,8 @@ def by_offsets(
             check_rows(name, far, rows, len(rows))
         except AccessError:
             # Record it for the checker, which can report that the offsets were used before their copy was complete.
-            operand, now_ps = issuer.operand(offsets), issuer.task.now_ps
-            issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, b=operand, alone_ps=0)
+            operands, now_ps = [NO_OPERAND, NO_OPERAND, issuer.operand(offsets)], issuer.task.now_ps
+            issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, operands, alone_ps=0)
             raise
     elif known is not None and mask is None:
         rows, _ = known.resolve(name)
@@ -181,7 +181,7 @@ def copy_loop(
         shape, method, iterations=loop.iterations, address=address, memory_core=unit.is_memory_core
     )
     off_chip = direction.off_chip
-    indices = [issuer.operand(view) for view in (*loop.indices, *(() if mask is None else (mask,)))]
+    views = (dst, src, *loop.indices, *(() if mask is None else (mask,)))
     record = issuer.record(
         name,
         IO if off_chip else MOVE,
@@ -189,12 +189,10 @@ def copy_loop(
         task.now_ps,
         task.now_ps,
         NONE,
+        [issuer.operand(view) for view in views],
         count=count,
         nbytes=shape.nbytes,
         detail=ASYNCHRONOUS if by_engine else BLOCKING,
-        dst=issuer.operand(dst),
-        a=issuer.operand(src),
-        b=indices[0] if indices else NO_OPERAND,
         alone_ps=cost.alone_ps,
         bus_read=shape.bus_read_bytes,
         bus_write=shape.bus_write_bytes,
@@ -202,8 +200,6 @@ def copy_loop(
     )
     log_addresses(issuer, record, dst, src, loop)
     issuer.log.loops[record] = loop.record(method)
-    if indices[1:]:
-        issuer.log.more_operands[record] = indices[1:]
     effect = loop.effect(dst, src) if issuer.has_data and loop.selected else None
     if direction.by_memory_core:
         unit = unit.cluster.memory_core

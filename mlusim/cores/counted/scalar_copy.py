@@ -9,7 +9,7 @@ from mlusim.cores.counted.row_loop import RowLoop, Rows, loop_of, row_bytes_of
 from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import OperandError
-from mlusim.log import NO_OPERAND, NONE, SCALAR
+from mlusim.log import NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.loop_costs import scalar_copy_cycles
 from mlusim.memory.view import View
@@ -78,15 +78,11 @@ def scalar_loop(
         issue_ps,
         start_ps,
         end_ps,
+        [issuer.operand(view) for view in (dst, src, *loop.indices)],
         count=loop.iterations,
         nbytes=loop.selected * row_elements * dst.itemsize,
-        dst=issuer.operand(dst),
-        a=issuer.operand(src),
-        b=issuer.operand(loop.indices[0]) if loop.indices else NO_OPERAND,
         waited_for=issuer.unit.vector_record if start_ps > issue_ps else NONE,
     )
-    if loop.indices[1:]:
-        issuer.log.more_operands[record] = [issuer.operand(view) for view in loop.indices[1:]]
     log_addresses(issuer, record, dst, src, loop)
     issuer.log.loops[record] = loop.record("scalar", extra_cycles)
     task.unawaited = record
