@@ -36,25 +36,34 @@ def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, 
         for row, nbytes in enumerate(transfers[:2]):
             inside[row] += _by_bin(first[in_one_bin], nbytes[in_one_bin], edges)
         across.append(np.concatenate([transfers, [first, last]])[:, ~in_one_bin])
-    read, write, start, end, first, last = np.concatenate(across, axis=1)
+    reads, writes = _spread(records, np.concatenate(across, axis=1), inside.sum(axis=0), edges)
+    return inside[0] + reads, inside[1] + writes
+
+
+def _spread(records: LogColumns, transfers: Numbers, others: Numbers, edges: Integers) -> tuple[Numbers, Numbers]:
+    """Return the bytes that transfers read and write by time bin, in addition to `others`.
+
+    transfers: (6, transfers) bytes read and written, start and end, first and last bin.
+    """
+    read, write, start, end, first, last = transfers
+    # A cell is a bin of a transfer.
     cells = (last - first + 1).astype(np.int64)
     transfer = np.repeat(np.arange(len(cells)), cells)
     before = np.cumsum(cells) - cells
     bin_index = np.arange(int(cells.sum())) - before[transfer] + first.astype(np.int64)[transfer]
     overlap = np.minimum(end[transfer], edges[bin_index + 1]) - np.maximum(start[transfer], edges[bin_index])
     amount = read + write
-    amount_in_bin = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
+    amount_in_cell = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
     board = records.board
     capacity = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
     for _ in range(_ROUNDS):
-        full = (inside.sum(axis=0) + _by_bin(bin_index, amount_in_bin, edges)) / capacity
+        full = (others + _by_bin(bin_index, amount_in_cell, edges)) / capacity
         if full.max(initial=0.0) <= 1 + _TOLERANCE:
             break
-        amount_in_bin /= np.maximum(full, 1)[bin_index]
-        amount_in_bin *= (amount / np.bincount(transfer, amount_in_bin, minlength=len(cells)))[transfer]
-    read_in_bin = amount_in_bin * (read / amount)[transfer]
-    reads, writes = (_by_bin(bin_index, part, edges) for part in (read_in_bin, amount_in_bin - read_in_bin))
-    return inside[0] + reads, inside[1] + writes
+        amount_in_cell /= np.maximum(full, 1)[bin_index]
+        amount_in_cell *= (amount / np.bincount(transfer, amount_in_cell, minlength=len(cells)))[transfer]
+    read_in_cell = amount_in_cell * (read / amount)[transfer]
+    return _by_bin(bin_index, read_in_cell, edges), _by_bin(bin_index, amount_in_cell - read_in_cell, edges)
 
 
 def _transfers(records: LogColumns, edges: Integers) -> tuple[Numbers, Integers, Integers]:
