@@ -57,8 +57,8 @@ class _Moved:
             + [0],
             np.int64,
         )
-        self._unknown = [record for record, rows in log.addresses.items() if "unknown" in rows]
-        self._not_known: set[int] = set()
+        self._records_of_unknown_rows = [record for record, rows in log.addresses.items() if "unknown" in rows]
+        self._tensors_of_unknown_rows: set[int] = set()
         # Units by tensor, and those not yet joined with them.
         self._units = no_intervals()
         self._new: list[Integers] = []
@@ -76,8 +76,8 @@ class _Moved:
             offset = np.where(second, part.b_offset, part.a_offset)
             box, bus = np.where(second, part.b_box, part.a_box), part.bus_read_bytes
         chosen = np.flatnonzero(self._wanted[owner] & (bus > 0))
-        unread = np.isin(part.number[chosen], self._unknown)
-        self._not_known.update(owner[chosen[unread]].tolist())
+        unread = np.isin(part.number[chosen], self._records_of_unknown_rows)
+        self._tensors_of_unknown_rows.update(owner[chosen[unread]].tolist())
         by_rows = self._by_rows[part.op[chosen]]
         for at in chosen[by_rows].tolist():
             first, nbytes = self._rows(part, at, int(box[at]))
@@ -119,7 +119,7 @@ class _Moved:
         """Return the bytes by tensor."""
         total = lengths(self._units, len(self._wanted)) * self._unit_bytes
         np.add.at(total, self._gapped[:, 0], self._gapped[:, 3])
-        return {tensor: int(total[tensor]) for tensor in self._tensors - self._not_known}
+        return {tensor: int(total[tensor]) for tensor in self._tensors - self._tensors_of_unknown_rows}
 
 
 def _largest(accesses: Integers) -> Integers:

@@ -140,8 +140,8 @@ def diff(before: Result, after: Result) -> Difference:
 def _time_by_core(result: Result) -> tuple[Integers, int]:
     """Return (cores, causes) picoseconds, as `where_time_went`, with the cores that work first, and their number.
 
-    A core works if it does more than to issue instructions. Extrapolated times are known for all cores together: all
-    count as working.
+    A core works if it spends time on anything but `issue`, `launch` and `idle`. Extrapolated times are known only for
+    all cores together, so all count as working.
     """
     metrics, cores = result.metrics, result.board.cores
     by_core = np.zeros((cores, len(CAUSES)), np.int64)

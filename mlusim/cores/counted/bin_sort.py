@@ -214,5 +214,5 @@ def _outside(name: str, numbers: Any, size: int, bins: int) -> AccessError:
 
 def _starts_of(bin_of: Any, bins: int) -> Integers:
     """Return where each bin begins in sorted order, and the number of rows."""
-    # By radix.
+    # NumPy sorts integers of at most 16 bits by radix if the sort is stable.
     return element_loops.starts_of(np.sort(bin_of, kind="stable"), bins)

@@ -32,7 +32,7 @@ def scalar_copy(
     """A scalar loop within NRAM, as `Core.scalar_copy`. Iterations outside a window of the addresses copy nothing.
 
     For a repeated destination the last value remains. Cost: `mlusim.memory.loop_costs.scalar_copy_cycles`. Raises
-    `OperandError` or `AccessError` for operands or rows outside, or sides that overlap.
+    `OperandError` for views that do not fit or overlap, and `AccessError` for a row outside its view.
     """
     for view, write in ((dst, True), (src, False)):
         check_view("scalar_copy", view)

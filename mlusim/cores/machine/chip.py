@@ -123,7 +123,7 @@ class Chip:
         observer: runs a part of the events, and may skip operations that repeat (`mlusim.host.steady.watch`); or None.
         quiet: the context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of
             `np.errstate`.
-        refuses_repetition: whether a run is refused that long repeats itself (`mlusim.cores.tasks.endless`).
+        refuses_repetition: whether a run that repeats itself for long is stopped (`mlusim.cores.tasks.endless`).
         rows_cost: `mlusim.memory.loop_costs.rows_cost` on the board, cached.
         copy_geometries, vector_calls, vector_geometries: results that depend only on the geometry of copies and vector
             instructions, cached for all cores.
