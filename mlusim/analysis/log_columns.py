@@ -210,7 +210,8 @@ class LogColumns:
         on_link = [d.off_chip or MemoryKind.SRAM in (d.source, d.destination) for d in Direction]
         start_up = np.array([*(start_up_ps(self.board, d) for d in Direction), 0])[self.direction]
         # The rate of a loop of copies includes their latencies.
-        start_up[self.is_op("memcpy_rows") & self.is_blocking] = 0
+        if "memcpy_rows" in self.log.ops:
+            start_up[(self.op == self.log.ops.index("memcpy_rows")) & self.is_blocking] = 0
         moves = self.is_copy & np.array([*on_link, True])[self.direction]
         alone_ps = np.where(moves, self.alone_ps - start_up, 0)
         return np.clip(alone_ps, 0, np.maximum(self.end_ps - self.moving_ps, 0))
@@ -221,11 +222,6 @@ class LogColumns:
         if unit >= board.cores:
             return f"cluster {unit - board.cores} memory core"
         return f"cluster {unit // board.cores_per_cluster} core {unit % board.cores_per_cluster}"
-
-    def is_op(self, name: str) -> Flags:
-        """By record, return whether its operation has that name."""
-        code = self.log.ops.index(name) if name in self.log.ops else NONE - 1
-        return np.asarray(self.op == code)
 
     def off_chip(self, allocation: Integers) -> Flags:
         """Return whether each allocation is in GDRAM or LDRAM; False for none (-1)."""

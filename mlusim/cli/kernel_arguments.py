@@ -90,7 +90,7 @@ def call_of(named: str | Callable[..., Any], options: dict[str, Any]) -> KernelC
 
     kernel = kernel_of(named)
     values = settings_of(kernel, options.pop("settings", ()))
-    ambiguous = [name for name, options in values.items() if len(options) != 1]
+    ambiguous = [name for name, listed in values.items() if len(listed) != 1]
     if ambiguous:
         raise InputError(f"--set {ambiguous[0]}: one value for one run; `mlusim compare`, tune and sweep take several")
     return KernelCall(

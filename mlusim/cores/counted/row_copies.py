@@ -64,7 +64,7 @@ def memcpy_rows(
     if lengths is not None:
         if dst_rows is not None or blocking:
             raise OperandError("memcpy_rows with lengths: omit dst_rows and pass blocking=False")
-        loop = loop_of_runs("memcpy_rows", dst, src, src_rows, lengths)
+        loop = loop_of_runs(dst, src, src_rows, lengths)
         return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method="runs"))
     loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
     if not loop.selected:

@@ -160,23 +160,23 @@ def _side(issuer: Issuer, name: str, view: View, choice: Rows, iterations: int) 
     return _Side(choice)
 
 
-def loop_of_runs(name: str, dst: View, src: View, starts: Rows, lengths: Rows) -> RowLoop:
-    """Check a loop that copies runs of contiguous rows of `src`, in ascending order, to dst, one after the other."""
+def loop_of_runs(dst: View, src: View, starts: Rows, lengths: Rows) -> RowLoop:
+    """Check a `memcpy_rows` of runs of contiguous rows of `src`, in ascending order, to dst, one after the other."""
     for view in (dst, src):
         if not view.is_contiguous or not view.shape:
-            raise CopyError(f"{name} of runs of {view!r}: rows of both sides must be contiguous")
-    first, counts = _row_numbers(name, starts), _row_numbers(name, lengths)
+            raise CopyError(f"memcpy_rows of runs of {view!r}: rows of both sides must be contiguous")
+    first, counts = _row_numbers("memcpy_rows", starts), _row_numbers("memcpy_rows", lengths)
     if not isinstance(first, np.ndarray) or not isinstance(counts, np.ndarray) or len(first) != len(counts):
-        raise OperandError(f"{name} with lengths: src_rows and lengths must be arrays, one number for each run")
+        raise OperandError("memcpy_rows with lengths: src_rows and lengths must be arrays, one number for each run")
     total = element_loops.rows_of_runs(first, counts)
     if not total:
-        raise OperandError(f"{name} with lengths: runs must have one or more rows, ascend, and not overlap")
-    check_no_overlap(name, dst, src)
+        raise OperandError("memcpy_rows with lengths: runs must have one or more rows, ascend, and not overlap")
+    check_no_overlap("memcpy_rows", dst, src)
     begin, end = int(first[0]), int(first[-1]) + int(counts[-1])
     if begin < 0 or end > src.shape[0]:
         bad = begin if begin < 0 else end - 1
-        raise AccessError(f"{name}: index {bad} is outside {src!r}, which has {src.shape[0]}")
-    check_rows(name, dst, None, total)
+        raise AccessError(f"memcpy_rows: index {bad} is outside {src!r}, which has {src.shape[0]}")
+    check_rows("memcpy_rows", dst, None, total)
     return RowLoop(len(first), total, None, first, NO_ADDRESS, (), lengths=counts)
 
 
