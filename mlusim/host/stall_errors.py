@@ -20,7 +20,7 @@ from mlusim.files import source_name
 # purpose.
 _monitoring: Any = getattr(sys, "monitoring", None)
 _TOOL, _NAME = 4, "mlusim"
-# By thread: what its kernel, which has stalled and goes on, meets at each line. The functions that are followed for it.
+# By thread, the error that its stalled kernel gets at each line; and the functions whose lines are watched for that.
 _stalled: dict[int, type[BaseException]] = {}
 _monitored: list[CodeType] = []
 

@@ -128,7 +128,7 @@ class Link(Shares):
             joined_ps, _, flow = arrivals.pop(0)
             self._serve(joined_ps)
             self._enter(flow)
-            # Until the link is shared anew, on one clock or the other.
+            # Until the link is shared again, on one clock or the other.
             if self._weight:
                 self._begin_sharing(flow, flow.cost.work)
             else:
@@ -226,7 +226,7 @@ class Link(Shares):
             weight += flow.weight
             port = flow.port
             if slower * flow.weight > flow.cost.limit or slower * (port.weight + added) > port.rate:
-                # The port limits this flow and leaves more to the others: share anew when it joins.
+                # The port limits this flow and leaves more to the others: share again when it joins.
                 return ahead
             work = flow.cost.work / flow.weight
             left = (soonest - ahead) * level

@@ -111,14 +111,14 @@ def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     gathered_extents = tuple(shape[axis] for axis in lookups.gathered_axes)
     slab_bytes = max(lookups.slab_elements * problem.itemsize, 1)
     placed = bool(lookups.shared_positions)
-    beside = problem.itemsize + (
+    lookup_bytes = problem.itemsize + (
         sum(problem.arithmetic(positional=True).buffer_bytes(board, problem.index_itemsize)) if placed else 0
     )
     # Slabs that fit with a quarter of NRAM left for lookups, and slabs that fit together with all their lookups.
     capacities = [
         limit
         for room in fractions_of(board.nram_usable_bytes)
-        for limit in (room * 3 // 4 // slab_bytes, room // (slab_bytes + math.prod(gathered_extents) * beside))
+        for limit in (room * 3 // 4 // slab_bytes, room // (slab_bytes + math.prod(gathered_extents) * lookup_bytes))
     ]
     shared = {
         sizes
