@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path, PurePath
+from types import FrameType, TracebackType
 from typing import BinaryIO
 
 from mlusim.errors import InputError
@@ -53,6 +54,19 @@ def source_name(file: str) -> str:
     # ("Cell", "In[6]"), or None for a file that is not a cell.
     cell = None if shell is None else shell.compile.format_code_name(file)
     return PurePath(file).name if cell is None else str(cell[1])
+
+
+def line_of(place: FrameType | TracebackType) -> int:
+    """Return the line of a frame or of an entry of a traceback.
+
+    Some instructions that Python adds have none, and an error of another thread may arrive there; nor has code that a
+    program generated without lines. They get the line where their function begins.
+    """
+    if isinstance(place, TracebackType):
+        line, code = place.tb_lineno, place.tb_frame.f_code
+    else:
+        line, code = place.f_lineno, place.f_code
+    return line or code.co_firstlineno
 
 
 def in_own_kernels(file: str) -> bool:

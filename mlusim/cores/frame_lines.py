@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from mlusim.files import in_own_kernels, written_by_author
+from mlusim.files import in_own_kernels, line_of, written_by_author
 from mlusim.log import Log
 
 # After this many executions of a line of a helper function by one caller, its callers are no longer recorded: finding
@@ -60,18 +60,18 @@ class FrameLines:
             self._code_objects.append(code)
         numbers = self.numbers[id(code)]
         if frame.f_lasti not in numbers:
-            numbers[frame.f_lasti] = self._log.source_line(code.co_filename, frame.f_lineno, code.co_name)
+            numbers[frame.f_lasti] = self._log.source_line(code.co_filename, line_of(frame), code.co_name)
         return numbers[frame.f_lasti]
 
     def _helper_line(self, frame: Any) -> int:
         """Return the index in `Log.lines` of the line of a helper function, and record the calls that led to it."""
         code = frame.f_code
-        number = self._log.source_line(code.co_filename, frame.f_lineno, code.co_name)
+        number = self._log.source_line(code.co_filename, line_of(frame), code.co_name)
         if code.co_name == "<lambda>":
-            self._log.lambdas.add((code.co_filename, frame.f_lineno))
+            self._log.lambdas.add((code.co_filename, line_of(frame)))
         while (caller := frame.f_back) is not None and written_by_author(caller.f_code.co_filename):
-            called = frame.f_code.co_filename, frame.f_lineno
-            self._log.calls.setdefault(called, set()).add((caller.f_code.co_filename, caller.f_lineno))
+            called = frame.f_code.co_filename, line_of(frame)
+            self._log.calls.setdefault(called, set()).add((caller.f_code.co_filename, line_of(caller)))
             self._code_objects += [frame.f_code, caller.f_code]
             frame = caller
         return number

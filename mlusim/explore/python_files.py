@@ -16,7 +16,7 @@ from typing import Any
 
 from mlusim.errors import InputError, it_has
 from mlusim.explore.fingerprint import installed
-from mlusim.files import open_input
+from mlusim.files import line_of, open_input
 from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
@@ -159,7 +159,7 @@ def where_in(error: BaseException, path: Path | str) -> str:
     trace = error.__traceback__
     while trace:
         if trace.tb_frame.f_code.co_filename == str(path):
-            lines.append(trace.tb_lineno)
+            lines.append(line_of(trace))
         trace = trace.tb_next
     return f"line {lines[-1]}: " if lines else ""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from mlusim.cores.tasks.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
-from mlusim.files import source_name
+from mlusim.files import line_of, source_name
 
 # Python 3.12's way to call a function before the lines of some functions. Our number is one without an assigned
 # purpose.
@@ -136,4 +136,4 @@ def line_of_the_host() -> str:
     frame: FrameType | None = _getframe(1)
     while frame is not None and package_of(frame) == "mlusim":
         frame = frame.f_back
-    return "" if frame is None else f"{source_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return "" if frame is None else f"{source_name(frame.f_code.co_filename)}:{line_of(frame)}"

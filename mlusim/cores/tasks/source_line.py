@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.files import written_by_author
+from mlusim.files import line_of, written_by_author
 
 # Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
 # are of cached properties, such as `core.nram`.
@@ -40,7 +40,7 @@ def awaiting_line(coroutine: Any, kernel_file: str) -> tuple[str, int]:
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         file = frame.f_code.co_filename
         if not source[1] or written_by_author(file, kernel_file):
-            source = file, frame.f_lineno
+            source = file, line_of(frame)
         coroutine = coroutine.cr_await
     return source
 
@@ -50,7 +50,7 @@ def _innermost(traceback: TracebackType | None, kernel_file: str) -> tuple[str, 
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if written_by_author(file, kernel_file):
-            source = file, traceback.tb_lineno
+            source = file, line_of(traceback)
         traceback = traceback.tb_next
     return source
 
@@ -69,7 +69,7 @@ def open_loop_state(kernel: FrameType) -> tuple[Any, ...] | None:
             is_python, loops = True, _open_loops(frame.f_code.co_filename)
             is_open |= loops is None
             for begin, end, names in loops or ():
-                if begin <= frame.f_lineno <= end:
+                if begin <= line_of(frame) <= end:
                     is_open = True
                     values += (_number(frame.f_locals.get(name)) for name in names)
         frame = None if frame is kernel else frame.f_back
@@ -132,7 +132,7 @@ def hide_internals(error: BaseException) -> None:
         visible: TracebackType | None = None
         for entry in reversed(_entries(cause.__traceback__)):
             if str(entry.tb_frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
-                visible = TracebackType(visible, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+                visible = TracebackType(visible, entry.tb_frame, entry.tb_lasti, line_of(entry))
         cause.__traceback__ = visible
         cause = cause.__cause__
 

@@ -25,6 +25,7 @@ from mlusim.cores.tasks.source_line import kernel_line, open_loop_state
 from mlusim.cores.tasks.unawaited import close_task, forgotten, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import AwaitError, KernelError
+from mlusim.files import line_of
 from mlusim.log import IO, MOVE, NONE, VECTOR
 from mlusim.log_tables import TaskRecord
 
@@ -276,9 +277,9 @@ class Task:
         for coroutine in dropped:
             coroutine.close()
         if dropped:
-            raise forgotten(dropped[0].__name__, frame.f_code.co_filename, frame.f_lineno)
+            raise forgotten(dropped[0].__name__, frame.f_code.co_filename, line_of(frame))
         if value is not None:
-            raise returned_value(self, value, ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno))
+            raise returned_value(self, value, ("", 0) if frame is None else (frame.f_code.co_filename, line_of(frame)))
         if not self.drain(ALL_PIPES, NONE, self._end):
             self._end()
 

@@ -15,7 +15,7 @@ from types import CoroutineType, FrameType
 from typing import Any
 
 from mlusim.errors import NOTED, AwaitError
-from mlusim.files import source_name
+from mlusim.files import line_of, source_name
 
 # The function of `warnings` that Python calls for a coroutine that was never awaited.
 _WARN = "_warn_unawaited_coroutine"
@@ -64,7 +64,7 @@ class _Discarded:
                 self.warn(coroutine)
             return
         frame = _getframe(1)
-        forgotten(coroutine.__name__, frame.f_code.co_filename, frame.f_lineno, dropped=True)
+        forgotten(coroutine.__name__, frame.f_code.co_filename, line_of(frame), dropped=True)
 
 
 watch_discarded = _Discarded().watch

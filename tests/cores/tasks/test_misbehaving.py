@@ -16,6 +16,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -182,3 +183,28 @@ def test_the_limit_is_per_task() -> None:
     device.launch(many, dim=8, kind="BLOCK")
     device.synchronize()
     assert len(device.log) == 8000
+
+
+def without_lines(kernel: Any) -> Any:
+    """Return a kernel whose instructions have no lines, as some have that Python adds or a program generates."""
+    code = kernel.__code__
+    instructions = len(code.co_code) // 2
+    # Entries of up to 8 instructions without a location (CPython, Objects/locations.md).
+    table = bytes(0xF8 | (min(instructions - first, 8) - 1) for first in range(0, instructions, 8))
+    return FunctionType(code.replace(co_linetable=table), kernel.__globals__, kernel.__name__)
+
+
+def test_instructions_without_a_line_have_that_of_their_function() -> None:
+    async def raises(core: Core) -> None:
+        await core.load(core.nram.alloc(1, "int32")[0])
+        raise ValueError("its own")
+
+    async def is_endless(core: Core) -> None:
+        buffer = core.nram.alloc(32, "float32")
+        while True:
+            core.fill(buffer, 1)
+
+    for kernel, message in ((raises, "the kernel raised ValueError: its own"), (is_endless, "1 ?000 operations")):
+        place = f"^task 0 .*, {Path(__file__).name}:{kernel.__code__.co_firstlineno}, at .*{message}"
+        with pytest.raises(KernelError, match=place):
+            run_alone(without_lines(kernel))
