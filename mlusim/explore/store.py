@@ -80,31 +80,34 @@ class Store:
             raise InputError(f"{self.path}: there is no directory {self.path.parent}; make it first")
         deadline = time.monotonic() + _WAIT_S
         is_new = not os.path.exists(location)  # noqa: PTH110 - false, not an error, for a name that is too long
-        while True:
-            try:
-                self._base = sqlite3.connect(location, timeout=_WAIT_S, isolation_level=None)
-            except sqlite3.DatabaseError as error:
-                raise self._input_error(error) from None
-            try:
-                with _texts():
-                    self._open()
-            except sqlite3.DatabaseError as error:
+        while (error := self._error_of_opening(location)) is not None:
+            if self.path is not None and not self.damaged and _is_damaged(self.path, error):
+                self._rebuild(self.path, str(error))
+            elif "locked" in str(error) and time.monotonic() <= deadline:
                 # If two processes open a new file at once, SQLite rejects one change of the journal mode without
                 # waiting.
-                self._base.close()
-                if self.path is not None and not self.damaged and _is_damaged(self.path, error):
-                    self._rebuild(self.path, str(error))
-                    continue
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    if is_new and self.path is not None and "locked" not in str(error):
-                        self._remove_empty(self.path)
-                    raise self._input_error(error) from None
                 time.sleep(_RETRY_S)
-            except BaseException:
-                self._base.close()
-                raise
             else:
-                return
+                if is_new and self.path is not None and "locked" not in str(error):
+                    self._remove_empty(self.path)
+                raise self._input_error(error)
+
+    def _error_of_opening(self, location: str) -> sqlite3.DatabaseError | None:
+        """Open the file; return the error if it cannot be used as it is."""
+        try:
+            self._base = sqlite3.connect(location, timeout=_WAIT_S, isolation_level=None)
+        except sqlite3.DatabaseError as error:
+            raise self._input_error(error) from None
+        try:
+            with _texts():
+                self._open()
+        except sqlite3.DatabaseError as error:
+            self._base.close()
+            return error
+        except BaseException:
+            self._base.close()
+            raise
+        return None
 
     @staticmethod
     def _remove_empty(path: Path) -> None:
