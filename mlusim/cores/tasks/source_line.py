@@ -61,19 +61,28 @@ def open_loop_state(kernel: FrameType) -> tuple[Any, ...] | None:
     Only loops that may never end count, of the kernel and of what it calls, and of values only numbers and lengths. If
     no source can be read, there are none.
     """
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no public way to the calling frame
+    frames = _frames_of(kernel)
     values: list[Any] = []
-    is_python = is_open = False
+    is_open = not frames
+    for frame in frames:
+        loops = _open_loops(frame.f_code.co_filename)
+        is_open |= loops is None
+        for begin, end, names in loops or ():
+            if begin <= line_of(frame) <= end:
+                is_open = True
+                values += (_number(frame.f_locals.get(name)) for name in names)
+    return tuple(values) if is_open else None
+
+
+def _frames_of(kernel: FrameType) -> list[FrameType]:
+    """Return the frames on the stack of a kernel and of what it calls, without the simulator's, innermost first."""
+    frames = []
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no public way to the calling frame
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
-            is_python, loops = True, _open_loops(frame.f_code.co_filename)
-            is_open |= loops is None
-            for begin, end, names in loops or ():
-                if begin <= line_of(frame) <= end:
-                    is_open = True
-                    values += (_number(frame.f_locals.get(name)) for name in names)
+            frames.append(frame)
         frame = None if frame is kernel else frame.f_back
-    return tuple(values) if is_open or not is_python else None
+    return frames
 
 
 def _number(value: Any) -> Any:
