@@ -81,10 +81,14 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
         workers = as_count("workers", workers, least=0)
     if min(workers, len(rows)) < 2:
         yield from (_outcome(row, causes=causes) for row in rows)
-        return
+    else:
+        yield from _in_processes(rows, min(workers, len(rows)) - 1, causes=causes)
+
+
+def _in_processes(rows: Sequence[Measurement], others: int, *, causes: bool) -> Iterator[Outcome]:
+    """Simulate rows in this process and in so many others."""
     waiting = deque(sorted(rows, key=_nbytes))
     done: SimpleQueue[Outcome] = SimpleQueue()
-    others = min(workers, len(rows)) - 1
     with worker_pool(others) as pool, ThreadPoolExecutor(others) as threads:
         try:
             with without_interrupts():
