@@ -64,10 +64,7 @@ class RunProgress:
 
 def _output_bytes(chip: Chip) -> list[int]:
     """Return the sizes of the allocations that queued launches may write, each counted once."""
-    sizes = {}
-    for queue in chip.queues:
-        for launch in queue.launches:
-            for argument in launch.arguments:
-                if isinstance(argument, View) and not argument.allocation.read_only:
-                    sizes[argument.allocation.identity] = argument.allocation.nbytes
-    return list(sizes.values())
+    launches = (launch for queue in chip.queues for launch in queue.launches)
+    views = (argument for launch in launches for argument in launch.arguments if isinstance(argument, View))
+    written = (view.allocation for view in views if not view.allocation.read_only)
+    return list({allocation.identity: allocation.nbytes for allocation in written}.values())
