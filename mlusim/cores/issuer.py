@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mlusim.cores.tasks.task import Task
 
 Operand = tuple[int, int, int]
-_NO_OPERANDS: list[Operand] = []
+Views = tuple[View | None, ...]
 
 
 class Issuer:
@@ -113,7 +113,7 @@ class Issuer:
         issue_ps: int,
         start_ps: int,
         end_ps: int,
-        operands: list[Operand] = _NO_OPERANDS,
+        views: Views = (),
         *,
         count: int = 1,
         nbytes: int = 0,
@@ -126,12 +126,13 @@ class Issuer:
     ) -> int:
         """Append a record; returns its number.
 
-        operands: the result and the sources. `Log.more_operands` has those beyond the three of a record.
+        views: the result and the sources; None for one that is not in memory. `Log.more_operands` has those beyond the
+            three of a record.
         """
         log = self.log
-        dst = operands[0] if operands else NO_OPERAND
-        a = operands[1] if len(operands) > 1 else NO_OPERAND
-        b = operands[2] if len(operands) > 2 else NO_OPERAND
+        dst = self.operand(views[0]) if views else NO_OPERAND
+        a = self.operand(views[1]) if len(views) > 1 else NO_OPERAND
+        b = self.operand(views[2]) if len(views) > 2 else NO_OPERAND
         # As `Log.instruction`, without a call in Python.
         instruction = log.records.instruction(
             log.op(op),
@@ -164,12 +165,14 @@ class Issuer:
             b[0],
             b[1],
         )
-        if len(operands) > 3:
-            log.more_operands[record] = operands[3:]
+        if len(views) > 3:
+            log.more_operands[record] = [self.operand(view) for view in views[3:]]
         return record
 
-    def operand(self, view: View) -> Operand:
+    def operand(self, view: View | None) -> Operand:
         """Return a view as recorded in the log: allocation, offset, box."""
+        if view is None:
+            return NO_OPERAND
         layout = view.layout
         box = self.layout_boxes.get(layout, NONE)
         if box < 0:

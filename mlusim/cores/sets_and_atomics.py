@@ -20,7 +20,7 @@ from mlusim.cores.machine.pipe import Transfer
 from mlusim.cores.operands import Passed, check_view, number
 from mlusim.dtypes import dtype_name
 from mlusim.errors import CopyError, OperandError
-from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import write_bus_bytes
 from mlusim.memory.copy_shape import CopyShape
@@ -229,11 +229,10 @@ def _transfer(
     shape, cost = geometry
     issuer.begin()
     off_chip = dst.memory.off_chip
-    operands = [issuer.operand(view) for view in (dst, *sources)]
+    views: tuple[View | None, ...] = (dst, *sources)
     if old is not None:
         # It comes after the three of a record, also if there are fewer.
-        operands += [NO_OPERAND] * (2 - len(sources))
-        operands.append(issuer.operand(old))
+        views = (*views, *[None] * (2 - len(sources)), old)
     record = issuer.record(
         name,
         IO if off_chip else MOVE,
@@ -241,7 +240,7 @@ def _transfer(
         task.now_ps,
         task.now_ps,
         NONE,
-        operands,
+        views,
         nbytes=shape.nbytes,
         detail=BLOCKING if blocking else ASYNCHRONOUS,
         alone_ps=cost.alone_ps,

@@ -21,7 +21,7 @@ from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES
 from mlusim.cores.synchronisation.syncs import sync
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import MissingDataError, OperandError, shown
-from mlusim.log import NO_OPERAND, NONE, VECTOR
+from mlusim.log import NONE, VECTOR
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _enqueue(
     result: bool = True,
 ) -> int:
     """Append an instruction to the compute pipe; returns its record."""
-    duration_ps, widest, elements, boxes, count = geometry
+    duration_ps, widest, elements, count = geometry
     issuer.begin()
     unit = issuer.unit
     issue_ps = start_ps = issuer.task.now_ps
@@ -149,9 +149,6 @@ def _enqueue(
         start_ps = unit.vector_free_ps
         waited_for = unit.vector_record
     end_ps = start_ps + duration_ps
-    operands = [(view.allocation.identity, view.offset, box) for view, box in zip(views, boxes, strict=True)]
-    if not result:
-        operands.insert(0, NO_OPERAND)
     record = issuer.record(
         name,
         VECTOR,
@@ -159,7 +156,7 @@ def _enqueue(
         issue_ps,
         start_ps,
         end_ps,
-        operands,
+        tuple(views) if result else (None, *views),
         count=count,
         nbytes=widest,
         detail=elements,

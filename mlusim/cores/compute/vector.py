@@ -112,7 +112,7 @@ def prepared(
         return None
     operands, attributes = bind(instruction, arguments, {})
     cached = _cached_call(issuer, instruction, operands, attributes)
-    if instruction.looks_up or instruction.selects or cached.more_boxes:
+    if instruction.looks_up or instruction.selects or cached.has_more:
         return partial(_repeat, issuer, line, cached, operands)
     views: list[Any] = [value for value in operands if isinstance(value, View)]
     cached.check(issuer, operands, views)
@@ -193,11 +193,8 @@ def _issue(
         if instruction.looks_up or instruction.selects or selected is not None:
             effect = _effect(issuer, line, cached, operands, selected)
     record = _add(issuer, line, cached, _addresses(views), effect, operands)
-    if cached.more_boxes:
-        issuer.log.more_operands[record] = [
-            (view.allocation.identity, view.offset, box)
-            for view, box in zip(views[RECORDED:], cached.more_boxes, strict=True)
-        ]
+    if cached.has_more:
+        issuer.log.more_operands[record] = [issuer.operand(view) for view in views[RECORDED:]]
     return record
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.hardware.board_record import Board
 
-Geometry = tuple[int, int, int, tuple[int, ...], int]
+Geometry = tuple[int, int, int, int]
 _layout = attrgetter("layout")
 # Number of operands that fit in a record.
 RECORDED: Final = 3
@@ -61,7 +61,7 @@ class VectorCall:
         ufunc: a NumPy function that computes the same from the sources into the result, or None.
         duration_ps: time on the compute pipe.
         code: number of its instruction in the log.
-        more_boxes: boxes of the views beyond the first three, which are stored outside the records.
+        has_more: whether it has views beyond the first three, which are stored outside the records.
         operand_layouts: the layouts of its operands; for a number, its type.
         is_positional: whether the log needs its attributes (`Instruction.marks`).
         has_numbers: whether an operand is a number.
@@ -88,7 +88,8 @@ class VectorCall:
         count = instruction.count([view.dtype for view in views], attributes)
         integers = instruction.tensor and all(view.dtype.kind in "iu" for view in views[1:3])
         geometry = geometry_of(issuer, instruction.cost, views, count, integers=integers)
-        self.duration_ps, widest, elements, boxes, count = geometry
+        self.duration_ps, widest, elements, count = geometry
+        boxes = [issuer.operand(view)[2] for view in views]
         dst_box, a_box, b_box = (*boxes, NONE, NONE)[:RECORDED]
         self.code = issuer.log.instruction(
             instruction.name,
@@ -101,7 +102,7 @@ class VectorCall:
             a_box=a_box,
             b_box=b_box,
         )
-        self.more_boxes = boxes[RECORDED:]
+        self.has_more = len(views) > RECORDED
         self.operand_layouts = tuple(value.layout if isinstance(value, View) else type(value) for value in operands)
         self.has_numbers = len(views) < len(operands)
         required = len(instruction.attributes) > len(instruction.defaults)
@@ -117,7 +118,7 @@ class VectorCall:
         usual = all(isinstance(value, View) or type(value) in (int, float) for value in operands)
         noted = instruction.looks_up or instruction.counts or instruction.selects
         constant = all(type(value) in (bool, int, float, str, type(None)) for value in attributes.values())
-        self.is_plain = self._fast and usual and constant and not (self.more_boxes or noted)
+        self.is_plain = self._fast and usual and constant and not (self.has_more or noted)
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
         """Raise `OperandError` or `AllocationError` if the addresses of operands are not allowed.
@@ -199,7 +200,7 @@ def _attribute_key(value: Any) -> tuple[Any, ...]:
 
 
 def geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, *, integers: bool = False) -> Geometry:
-    """Return the values that depend only on layouts: duration, widest operand, elements, boxes, count."""
+    """Return the values that depend only on layouts: duration, widest operand, elements, count."""
     key = (cost, count, integers, *map(_layout, views))
     cached: Geometry | None = issuer.chip.vector_geometries.get(key)
     if cached is None:
@@ -210,9 +211,8 @@ def geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, *
 def _geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, integers: bool) -> Geometry:  # noqa: FBT001 - as `geometry_of`
     widest = max(view.nbytes for view in views)
     work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count, integers)
-    boxes = tuple(issuer.log.box(view.shape, view.strides, view.itemsize) for view in views)
     elements = ON_INTEGERS if integers else views[0].size
-    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, elements, boxes, count
+    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, elements, count
 
 
 def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[Value]) -> None:

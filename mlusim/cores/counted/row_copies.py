@@ -24,7 +24,7 @@ from mlusim.cores.operands import Passed, check_view
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
-from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE, SCALAR
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy_limits import check_row
 from mlusim.memory.copy_shape import CopyShape
@@ -145,8 +145,8 @@ def by_offsets(
             check_rows(name, far, rows, len(rows))
         except AccessError:
             # Record it for the checker, which can report that the offsets were used before their copy was complete.
-            operands, now_ps = [NO_OPERAND, NO_OPERAND, issuer.operand(offsets)], issuer.task.now_ps
-            issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, operands, alone_ps=0)
+            views, now_ps = (None, None, offsets), issuer.task.now_ps
+            issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, views, alone_ps=0)
             raise
     elif known is not None and mask is None:
         rows, _ = known.resolve(name)
@@ -181,7 +181,7 @@ def copy_loop(
         shape, method, iterations=loop.iterations, address=address, memory_core=unit.is_memory_core
     )
     off_chip = direction.off_chip
-    views = (dst, src, *loop.indices, *(() if mask is None else (mask,)))
+    views = (dst, src, *loop.indices) if mask is None else (dst, src, *loop.indices, mask)
     record = issuer.record(
         name,
         IO if off_chip else MOVE,
@@ -189,7 +189,7 @@ def copy_loop(
         task.now_ps,
         task.now_ps,
         NONE,
-        [issuer.operand(view) for view in views],
+        views,
         count=count,
         nbytes=shape.nbytes,
         detail=ASYNCHRONOUS if by_engine else BLOCKING,

@@ -78,7 +78,7 @@ def scalar_loop(
         issue_ps,
         start_ps,
         end_ps,
-        [issuer.operand(view) for view in (dst, src, *loop.indices)],
+        (dst, src, *loop.indices),
         count=loop.iterations,
         nbytes=loop.selected * row_elements * dst.itemsize,
         waited_for=issuer.unit.vector_record if start_ps > issue_ps else NONE,
