@@ -111,8 +111,9 @@ class MemoryArrays:
         """Return what stands for the declaration of an array; "" for one that repeats an earlier declaration."""
         has_value = _end_of_bounds(declarator) < len(declarator)
         if not is_new:
-            # Declared by `extern` before: this adds its value.
-            return self._reference(kind, base, declarator, marker, again=True) if has_value else ""
+            # Declared by `extern` before: this defines it.
+            is_defined = has_value or not external
+            return self._reference(kind, base, declarator, marker, again=True) if is_defined else ""
         if not has_value and [token.text for token in declarator[1:3]] == ["[", "]"]:
             if external:
                 return self._elsewhere(kind, base, declarator, marker)
@@ -169,7 +170,7 @@ class MemoryArrays:
         )
 
     def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token, *, again: bool = False) -> str:
-        """Return a reference to an array; `again`: to one that has a reference of its name, which it gives a value."""
+        """Return a reference to an array; `again`: to one that has a reference of its name, which it defines."""
         name = declarator[0].text
         self.defined.add(name)
         end = _end_of_bounds(declarator)
@@ -177,17 +178,17 @@ class MemoryArrays:
         self._number += 1
         number = self._number
         where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, {self._owner}'
+        reference = f"mlusim_r{number}" if again else name
         if initial:
             # At function scope the value is set whenever the declaration is reached.
             made = f"{self._storage} {base} mlusim_i{number} {bounds} {joined(initial)}; "
-            reference = f"mlusim_r{number}" if again else name
             made += (
                 f"typedef decltype(mlusim_i{number}) mlusim_t{number}; {self._storage} mlusim_t{number} &{reference} = "
             )
             return made + f"*::mlusim::array_in_memory<mlusim_t{number}>({where}, &mlusim_i{number});"
         return (
             f"typedef {base} mlusim_t{number} {bounds}; "
-            f"{self._storage} mlusim_t{number} &{name} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
+            f"{self._storage} mlusim_t{number} &{reference} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
         )
 
     def _constant(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:

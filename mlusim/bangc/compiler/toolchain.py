@@ -31,6 +31,8 @@ _COMMON = (
     "-w",
     # Errors must remain detectable instead of being optimised away.
     "-fstack-protector-strong",
+    # A variable without a value holds a pattern: an address without memory, a number that no sum hides.
+    "-ftrivial-auto-var-init=pattern",
     # A frame larger than the guard below the stack touches it first.
     "-fstack-clash-protection",
     "-fno-delete-null-pointer-checks",
@@ -46,7 +48,6 @@ _GNU = (
     "-fno-gnu-unique",
     "-fno-tree-vectorize",
     "-fno-tree-loop-distribute-patterns",
-    "-fpermissive",
     "-fmax-errors=20",
 )
 _CLANG = (

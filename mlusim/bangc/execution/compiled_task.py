@@ -18,7 +18,7 @@ from mlusim.bangc.calls.call_record import HEAD, CallSite, answer, file_at, text
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code
 from mlusim.bangc.execution.faults import in_memory
-from mlusim.bangc.execution.file_variables import undefined_text
+from mlusim.bangc.execution.file_variables import undefined_text, undefined_variable
 from mlusim.bangc.execution.filter_forms import FilterForms
 from mlusim.bangc.execution.gdram_map import GdramMap
 from mlusim.bangc.execution.image import Image
@@ -199,6 +199,8 @@ class CompiledTask:
             return f"address {address:#x} is a null pointer or near it: no tensor was passed for this argument"
         if undefined := undefined_text(self.image.binary, address):
             return f"address {address:#x} is that of {undefined}"
+        if name := self.module.variables.undefined_at(address):
+            return f"it uses {undefined_variable(name)}"
         for (first, end), name in self.gdram.freed.items():
             if first <= address < end:
                 return (
@@ -207,11 +209,10 @@ class CompiledTask:
                 )
         is_of_file = 0 <= address - self.image.base < self.image.size
         if is_of_file or self.on_stack(address):
-            of_file = "a variable of the file without a memory space (constexpr ones have none)"
-            whose = of_file if is_of_file else "a local variable of the task"
+            whose = "a variable of the file without a memory space" if is_of_file else "a local variable of the task"
             return (
-                f"address {address:#x} is that of {whose}: instructions take arrays with a memory space; declare it "
-                "with __nram__, or another one"
+                f"address {address:#x} is that of {whose}: instructions take arrays with a memory space; "
+                f"declare it with __nram__, or another one{', and without constexpr' if is_of_file else ''}"
             )
         if passed := self.gdram.passed_from_host(address, self.arguments):
             return (

@@ -9,7 +9,7 @@ from weakref import WeakSet, ref
 
 from mlusim.bangc.execution.image import Room
 from mlusim.bangc.execution.lines import raise_at
-from mlusim.bangc.execution.runtime_layout import ARENA_BYTES
+from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, EXTERN
 from mlusim.errors import AllocationError, KernelError
 from mlusim.units import group_digits
 
@@ -30,6 +30,12 @@ class DeviceVariables:
         self._chip: ref[Chip] | None = None
         self._earlier: WeakSet[Chip] = WeakSet()
 
+    def undefined_at(self, address: int) -> str:
+        """Return the name of the variable at an address that no file defines; "" for another address."""
+        variables = self.room.arena.arrays[: self.room.arena.count]
+        starts = ((address - self.room.base - int(variable.offset), variable) for variable in variables)
+        return next((one.name.decode() for at, one in starts if 0 <= at < one.size and one.kind & EXTERN), "")
+
     def place(self, chip: Chip) -> None:
         """Allocate them on a device that has not run the file before, with their initial values or zeros.
 
@@ -45,6 +51,8 @@ class DeviceVariables:
         self._chip = ref(chip)
         self._earlier.add(chip)
         for array in self.room.arena.arrays[: self.room.arena.count]:
+            if array.kind & EXTERN:
+                continue
             name, start, size = array.name.decode(), int(array.offset), int(array.size)
             if start + size > ARENA_BYTES:
                 text = (

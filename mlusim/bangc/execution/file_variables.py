@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 _SECTIONS = (".data", ".bss")
 # Addresses of undefined variables: far from those that an operating system hands out, a power of two apart.
 _UNDEFINED, _UNDEFINED_BYTES = 1 << 44, 1 << 30
+# Upper halves of pointers that have no value: the patterns of g++ and clang.
+_UNSET = (0xFEFEFEFE, 0xAAAAAAAA)
 # Guards of variables initialised on first use, and variables of compilers and libraries.
 _GUARD, _FOREIGN = "_ZGV", ("__", "_ZSt", "_ZNSt", "_ZTV", "_ZTI", "_IO", "completed.")
 
@@ -68,10 +70,22 @@ def undefined_variables(binary: Path) -> dict[int, str]:
     return {address: demangled(name) for address, name in symbols if address >= _UNDEFINED}
 
 
+def is_unset(address: int) -> bool:
+    """Return whether an address is that of a pointer that has no value yet."""
+    return address >> 32 in _UNSET
+
+
 def undefined_text(binary: Path, address: int) -> str:
-    """Return the name of the undefined variable to which an address belongs, with the remedy, or nothing."""
+    """Say what an address is: that of an undefined variable, or of a pointer without a value; else nothing."""
+    if is_unset(address):
+        return "a pointer that has no value yet: set it before its use"
     name = undefined_variables(binary).get(address - address % _UNDEFINED_BYTES)
-    return f"{name}, which no file defines: define it, or name its source file too" if name else ""
+    return undefined_variable(name) if name else ""
+
+
+def undefined_variable(name: str) -> str:
+    """Say that no file defines a variable, and what to do."""
+    return f"{name}, which no file defines: define it, or name its source file too"
 
 
 @lru_cache(maxsize=32)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Array
+from mlusim.bangc.execution.file_variables import undefined_variable
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.lines import raise_at
-from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, KINDS, SRAM
-from mlusim.errors import AllocationError
+from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, EXTERN, KINDS, SRAM
+from mlusim.errors import AccessError, AllocationError
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.reused import Bytes
@@ -125,7 +126,7 @@ class PlacedArrays:
                 self._offsets[kind].append(int(array.offset))
                 placed.append(None)
                 first = (number < (room.at_file_scope or 0) and not self._module.sources) or not starts
-                if first and not (is_block and kind == SRAM):
+                if first and not (is_block and kind == SRAM) and not array.kind & EXTERN:
                     self._allocate(kind, number)
                 elif kind != SRAM or fills_shared:
                     self._fill(kind, room, array)
@@ -142,6 +143,9 @@ class PlacedArrays:
         """Return an array of this task, which it allocates unless another task of its cluster has."""
         room = self._image.rooms[kind]
         assert room is not None
+        array = room.arena.arrays[number]
+        if array.kind & EXTERN:
+            raise AccessError(f"it uses {undefined_variable(array.name.decode())}")
         unit, placed = self._task.unit, self._placed[kind]
         if kind == SRAM:
             made = self._allocate_shared(unit.cluster, room, number, fresh=fresh)

@@ -13,6 +13,8 @@ ARGUMENTS, ARRAYS = 32, 2048
 RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
 KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
+# Added to a memory's number: the array may be another file's, and is until a file defines it.
+EXTERN = 8
 # The number of variables in GDRAM, which all images of a binary share.
 VARIABLES = len(KINDS)
 # Results of resuming: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.

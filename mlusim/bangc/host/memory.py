@@ -11,6 +11,7 @@ import numpy as np
 
 from mlusim.bangc.calls.host_calls import STATUS
 from mlusim.bangc.compiler.undeclared_names import constant_text
+from mlusim.bangc.execution.file_variables import is_unset
 from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.bangc.host.argument_types import check_result
 from mlusim.bangc.host.copies_3d import volume_copy
@@ -171,10 +172,11 @@ class ProgramMemory:
         """Return the device memory at an address; None for host memory. Raises `InputError` beyond its end."""
         allocation = self.at(address)
         if allocation is None:
-            if address == 0 and size > 0:
+            if size > 0 and (not address or is_unset(address)):
+                what = "a pointer that has no value yet" if address else "a null pointer"
                 raise InputError(
-                    f"{call} of {group_digits(size)} B at a null pointer: pass allocated memory, and check the status "
-                    "of its allocation"
+                    f"{call} of {group_digits(size)} B at {what}: pass allocated memory, and check the status of its "
+                    "allocation"
                 )
             self._check_host_block(address, size, call)
             return None

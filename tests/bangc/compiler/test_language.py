@@ -134,6 +134,30 @@ def test_the_use_of_an_undefined_variable_is_an_error_at_its_line(
         run_program(bangc.compile(file, compiler=compiler), Device())
 
 
+@pytest.mark.parametrize(
+    ("word", "use"),
+    [
+        ("__mlu_const__", "y[0] = a[2]"),
+        ("__mlu_device__", "__memcpy(t, a, 256, GDRAM2NRAM)"),
+        ("__nram__", "y[0] = a[2]"),
+        ("__nram__", "__bang_write_zero(a, 64)"),
+    ],
+)
+def test_the_use_of_an_array_that_no_file_defines_is_an_error_at_its_line(word: str, use: str, tmp_path: Path) -> None:
+    file = tmp_path / "extern.mlu"
+    program = (
+        f"#include <bang.h>\nextern {word} float a[64];\n"
+        "__mlu_entry__ void k(float *y) { if (__is_mpu()) return; __nram__ float t[64];\n  y[1] = 1; USE; }\n"
+    )
+    file.write_text(program.replace("USE", "t[0] = 1"))
+    assert mlusim.run(bangc.compile(file)["k"], Output(2), dim=1, kind="BLOCK").output[1] == 1
+    file.write_text(program.replace("USE", use))
+    with pytest.raises(AccessError, match=r"extern\.mlu:4, .*it uses a, which no file defines: define it, or name its"):
+        mlusim.run(bangc.compile(file)["k"], Output(2), dim=1, kind="BLOCK")
+    file.write_text(program.replace("USE", use).replace("\n__mlu_entry__", f" {word} float a[64];\n__mlu_entry__"))
+    assert mlusim.run(bangc.compile(file)["k"], Output(2), dim=1, kind="BLOCK").output[1] == 1
+
+
 @pytest.mark.slow
 def test_static_initializers_that_fail_are_an_error_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "initial.mlu"

@@ -170,6 +170,33 @@ def test_memory_that_is_copied_or_freed_again_after_its_free_is_named(tmp_path: 
             Program(module, Device(), words).run()
 
 
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("ziglang", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("cnrtQueue_t q; k<<<1, cnrtFuncTypeBlock, q>>>(x)", "main, unset.mlu:5: queue 0x.* cnrtQueueCreate did not"),
+        (
+            "cnrtMemcpy(unset, x, 4, cnrtMemcpyDevToHost)",
+            "main, unset.mlu:5: .* 4 B at a pointer that has no value yet",
+        ),
+        ("k<<<1, cnrtFuncTypeBlock>>>(unset)", r"task 0.*, unset\.mlu:2, .* a pointer that has no value yet: set it"),
+    ],
+)
+def test_a_variable_without_a_value_is_an_error_at_its_use(
+    compiler: str, call: str, message: str, tmp_path: Path
+) -> None:
+    """Independent of what the stack holds: it is filled with zeros before."""
+    file = tmp_path / "unset.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(float *y) { if (__is_ipu()) y[0] = 1; }\n"
+        "__attribute__((noinline)) void clear() { volatile char zeros[4096]; for (auto &zero : zeros) zero = 0; }\n"
+        "int main() { float *x; cnrtMalloc((void **)&x, 4); clear(); float *unset;\n"
+        f"  {call}; cnrtSyncDevice(); }}\n"
+    )
+    with pytest.raises(MlusimError, match=message):
+        Program(bangc.compile(file, compiler=compiler), Device(), ()).run()
+
+
 def test_harmless_faults_are_errors_in_process(module: bangc.Module) -> None:
     for what in ("null", "throw", "device"):
         line = _line(f'"{what}"')
