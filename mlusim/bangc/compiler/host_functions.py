@@ -7,10 +7,11 @@ of the vendor, functions that kernels call have the word. Here, the call runs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD
 from mlusim.bangc.compiler.entries import ENTRY_WORD
-from mlusim.bangc.compiler.source import CLASS, CODE, Source
+from mlusim.bangc.compiler.source import CLASS, CODE, Source, Token
 from mlusim.errors import CompileError
 
 _OF_BOARD = frozenset((FUNCTION_WORD, ENTRY_WORD, "__mlusim_device"))
@@ -19,6 +20,8 @@ _EITHER = frozenset(("constexpr", "consteval"))
 _STREAMS = frozenset(("cout", "cerr", "clog", "cin"))
 _NONE = frozenset(("typedef", "using", "operator", "="))
 _CLASSES = frozenset(("class", "struct", "union", "enum"))
+# The class that a template's parameter stands for.
+_PARAMETER = "typename"
 # What a declaration may have between a class and a variable.
 _AFTER_CLASS = frozenset(("&", "*", "const"))
 # Words that take brackets, and are no names of functions.
@@ -52,6 +55,9 @@ def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
     # Inside a class, `f(...)` may be a method; `f` of a namespace may be defined as `space::f`.
     methods = {name for of_class, name in of_host | others if of_class}
     wanted = {key for key in of_host - others if (key[1] not in methods if not key[0] else ("", key[1]) not in others)}
+    # Of a template's parameter, which may be any of the classes.
+    of_board = {name for _, name in others}
+    wanted |= {(_PARAMETER, name) for of_class, name in wanted if of_class and name not in of_board}
     found: dict[str, tuple[str, int]] = {}
     for start, body, end in bodies if wanted else ():
         for position in _calls(source, start, body, end, wanted):
@@ -128,14 +134,21 @@ def _calls(source: Source, start: int, body: int, end: int, wanted: set[tuple[st
 def _class_of_call(source: Source, start: int, position: int) -> str | None:
     """Return the class in `Class::f(...)`, or in `x.f(...)` if the function declares `x`; "" for `f(...)`."""
     tokens = source.tokens
-    before, owner = tokens[position - 1].text, tokens[position - 2].text
-    if before == "::":
-        return owner
-    if before not in {".", "->"}:
+    before, owner = tokens[position - 1].text, position - 2
+    if before not in {"::", ".", "->"}:
         return ""
-    declared = next((index for index in range(start, position - 2) if tokens[index].text == owner), 0) - 1
-    while declared > start and tokens[declared].text in _AFTER_CLASS:
-        declared -= 1
-    if tokens[declared].text == ">":
-        declared = max((index for index in range(start, declared) if tokens[index].text == "<"), default=0) - 1
-    return tokens[declared].text if declared > start else None
+    if before != "::":
+        name = tokens[owner].text
+        owner = next((index for index in range(start, owner) if tokens[index].text == name), 0) - 1
+        while owner > start and tokens[owner].text in _AFTER_CLASS:
+            owner -= 1
+    if tokens[owner].text == ">":
+        owner = max((index for index in range(start, owner) if tokens[index].text == "<"), default=0) - 1
+    if owner <= start:
+        return None
+    return _PARAMETER if _is_parameter(tokens[start:owner], tokens[owner].text) else tokens[owner].text
+
+
+def _is_parameter(tokens: list[Token], name: str) -> bool:
+    """Return whether a function of these tokens is a template with a parameter `class Name`."""
+    return any(one.text in {"class", "typename"} and other.text == name for one, other in pairwise(tokens))

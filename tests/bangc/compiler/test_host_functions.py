@@ -39,6 +39,18 @@ def test_a_function_of_the_host_is_found_at_its_first_call(declared: str, line: 
     assert of_host(declared + ENTRY, tmp_path) == [("f", line)]
 
 
+@pytest.mark.parametrize("call", ["S::f(1)", "T<S>::f(1)", "s.f(1)"])
+def test_a_method_of_the_host_of_a_templates_parameter_is_found(call: str, tmp_path: Path) -> None:
+    text = "".join(
+        f"struct {name} {{ WORD static float f(float x) {{ return x; }} }};\n".replace("WORD", word)
+        for name, word in (("A", ""), ("B", "WORD"))
+    )
+    entry = f"template <template <class> class T, class S> __mlu_entry__ void k(float *y) {{ S s; y[0] = {call}; }}\n"
+    assert of_host(text.replace("WORD", "") + entry, tmp_path) == [("f", 5)]
+    # Of B, code for the board may call it.
+    assert not of_host(text.replace("WORD", "__mlu_func__") + entry, tmp_path)
+
+
 @pytest.mark.parametrize(
     "call",
     [
