@@ -41,7 +41,7 @@ FIRST = VALUES_WORD
 # The distance below its stack that one function's local data may reach.
 _FARTHEST = 1 << 30
 # Arguments of `mlusim_leave`.
-_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY, _CALLED = range(9)
+_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY, _CALLED, _INVOKED = range(10)
 
 
 @contextmanager
@@ -122,6 +122,7 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLin
         _HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
         _TOO_MANY: too_many_arrays(text),
         _CALLED: f"{who} calls {text}, which is a kernel: launch it with {text}<<<dim, type, queue>>>(...)",
+        _INVOKED: f"{who} invokes {text}",
         _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
     }
     if kind == _HEAP and text == "throw":

@@ -242,9 +242,9 @@ def test_a_launch_in_a_template_has_the_types_of_the_instance(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("short", "as many, and as large, as the entry's parameters"),
-        ("short array", "as many, and as large, as the entry's parameters"),
-        ("stranger", "the function to invoke is an entry"),
+        ("short", r"main invokes \w+ with 3 arguments: it takes 4, and each has to be as large as its parameter"),
+        ("short array", r"main invokes \w+ with 3 arguments: it takes 4, and each has to be as large"),
+        ("stranger", "main invokes a function that is no kernel, or a template of kernels: pass the address of one"),
     ],
 )
 def test_a_wrong_invocation_is_an_error_at_its_line(what: str, message: str) -> None:

@@ -36,7 +36,8 @@ namespace mlusim {
 inline const Entry &entry_at(const void *function, const char *file, int line) {
     for (const Entry *one = mlusim_entries(); one; one = one->next)
         if (one->function == function) return *one;
-    mlusim_leave(1, "the function to invoke is an entry (__mlu_entry__, __mlu_global__) that is not a template", file, line);
+    mlusim_leave(9, "a function that is no kernel, or a template of kernels: pass the address of one that has "
+                 "__mlu_entry__ or __mlu_global__, and launch templates with <<<...>>>", file, line);
     __builtin_unreachable();
 }
 
@@ -49,7 +50,12 @@ inline cnrtRet_t invoke(const Entry &entry, Grid dim, int kind, const std::vecto
         bytes += values[k];
         bytes.resize((bytes.size() + 15) / 16 * 16);
     }
-    if (!fits) mlusim_leave(1, "the arguments to invoke with are as many, and as large, as the entry's parameters", file, line);
+    if (!fits) {
+        static char text[200];
+        snprintf(text, sizeof text, "%s with %zu arguments: it takes %zu, and each has to be as large as its parameter",
+                 entry.name, values.size(), size_t(entry.count));
+        mlusim_leave(9, text, file, line);
+    }
     __mlusim_launch(entry.name, const_cast<void *>(entry.function), reinterpret_cast<void *>(entry.body), dim.x, dim.y,
                     dim.z, kind, queue, &bytes[0], bytes.size(), file, line);
     return cnrtSuccess;
