@@ -57,6 +57,11 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     if opening < 0:
         return None
     name = tokens[opening - 1]
+    # `void space::kernel(...)`: the namespaces in its name. Its parameters are looked up in them, too.
+    outer = opening - 2
+    while tokens[outer].text == "::" and tokens[outer - 1].text != "void":
+        outer -= 2
+    scopes = (*scopes, *(token.text for token in tokens[outer + 1 : opening - 1 : 2]))
     close = source.matching(opening)
     if close + 1 >= len(tokens) or tokens[close + 1].text != "{":
         return None

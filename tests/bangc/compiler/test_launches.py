@@ -106,6 +106,24 @@ def test_a_launch_may_leave_out_parameters_with_default_values(tmp_path: Path) -
     assert run_program(bangc.compile(file), Device()) == 1 + 20 + 4 + 2 + 30 + 100
 
 
+def test_an_entry_may_be_defined_outside_of_its_namespace(tmp_path: Path) -> None:
+    file = tmp_path / "spaces.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n"
+        "namespace a { namespace b { enum class Sign { Plus, Minus };\n"
+        "__mlu_entry__ void put(int *y, Sign sign); } __mlu_entry__ void twice(int *y); }\n"
+        "__mlu_entry__ void a::b::put(int *y, Sign sign) { if (__is_ipu()) *y = sign == Sign::Minus ? -7 : 7; }\n"
+        "__mlu_entry__ void ::a::twice(int *y) { if (__is_ipu()) *y *= 2; }\n"
+        "int main() {\n  int *y, got;\n  cnrtMalloc((void **)&y, 4);\n"
+        "  a::b::put<<<1, cnrtFuncTypeBlock, nullptr>>>(y, a::b::Sign::Minus);\n"
+        "  a::twice<<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n"
+        "  cnrtSyncDevice();\n  cnrtMemcpy(&got, y, 4, cnrtMemcpyDevToHost);\n  return -got;\n}\n"
+    )
+    module = bangc.compile(file)
+    assert module.entries == ["put", "twice"]
+    assert run_program(module, Device()) == 14
+
+
 def test_launches_with_comparisons_and_packs_run(tmp_path: Path) -> None:
     file = tmp_path / "compared.mlu"
     file.write_text(
@@ -145,6 +163,14 @@ def test_launches_with_comparisons_and_packs_run(tmp_path: Path) -> None:
         (
             "__mlu_entry__ void k(int n) {}\nint main() {\n  cnrtDim3_t d;\n  k<<<cnrtFuncTypeBlock, d, 0>>>(1);\n}\n",
             r"wrong\.mlu:5:\d+: error: a launch is name<<<dim, type, queue>>>: cnrtDim3_t, cnrtFunctionType_t",
+        ),
+        (
+            "__mlu_entry__ void k(int n) {}\nint main() {\n  k<<<16, 4>>>(1);\n}\n",
+            r"wrong\.mlu:4:\d+: error: a launch is name<<<dim, type, queue>>>: cnrtDim3_t, cnrtFunctionType_t",
+        ),
+        (
+            "__mlu_func__ float f(int n);\nstatic __mlu_func__ float f(int n) { return n; }\n",
+            r"wrong\.mlu:3:\d+: error: .*static",
         ),
         (
             "template <class T> struct P { T n; };\ntemplate <class T> __mlu_entry__ void k(\n  const P<T> &p) {}\n",

@@ -12,6 +12,15 @@ struct Grid {
     template <class X, class Y, class Z> Grid(X x, Y y, Z z) : x(unsigned(x)), y(unsigned(y)), z(unsigned(z)) {}
 };
 
+// The type of a launch: a constant of `cnrtFunctionType_t`, no plain number.
+struct LaunchType {
+    int number;
+    template <class T>
+    static constexpr bool is_type = std::is_convertible<T, int>::value && !std::is_arithmetic<T>::value;
+    template <class T, class = typename std::enable_if<is_type<T>>::type>
+    LaunchType(T type) : number(int(type)) {}
+};
+
 // The location and the parameters of a launch.
 struct Launch {
     const char *name, *file;
@@ -57,15 +66,15 @@ template <class F> struct FunctorLauncher {
 };
 
 template <class R, class... P, class Q = void *>
-inline FunctionLauncher<R, P...> launcher(const char *name, R (*kernel)(P...), Grid dim, int kind, Q &&queue = Q(),
+inline FunctionLauncher<R, P...> launcher(const char *name, R (*kernel)(P...), Grid dim, LaunchType type, Q &&queue = Q(),
                                           File file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {{name, file, line, {dim.x, dim.y, dim.z}, kind, (void *)(queue)}, kernel};
+    return {{name, file, line, {dim.x, dim.y, dim.z}, type.number, (void *)(queue)}, kernel};
 }
 
 template <class F, class Q = void *, class = typename std::enable_if<std::is_class<F>::value>::type>
-inline FunctorLauncher<F> launcher(const char *name, F, Grid dim, int kind, Q &&queue = Q(),
+inline FunctorLauncher<F> launcher(const char *name, F, Grid dim, LaunchType type, Q &&queue = Q(),
                                    File file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {{name, file, line, {dim.x, dim.y, dim.z}, kind, (void *)(queue)}};
+    return {{name, file, line, {dim.x, dim.y, dim.z}, type.number, (void *)(queue)}};
 }
 
 }  // namespace mlusim
