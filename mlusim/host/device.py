@@ -328,16 +328,22 @@ class Device(DeviceMemory):
         An error that ended a run is reported as a finding. Values that kernels pass through Python objects are found if
         `watch_host_data` was called before they ran.
         """
-        from mlusim.verifier.check import check_log, check_names, with_findings
+        from mlusim.verifier.check import check_log, check_names
 
         self._check_ran("verify")
         check_names(rewrites=rewrites, partial=partial)
         check_flags(left=left)
         name = as_text("name", name)
-        report = check_log(
-            self.log, self.board, name=name, rewrites=rewrites, partial=partial, left=left, stopped=self._error
+        return check_log(
+            self.log,
+            self.board,
+            name=name,
+            rewrites=rewrites,
+            partial=partial,
+            left=left,
+            stopped=self._error,
+            found=self.host_data,
         )
-        return with_findings(report, self.host_data)
 
     def result(self, name: str = "", *, theory_ops: int | None = None) -> Result:
         """Return all that has run so far as a result, without plan and output: figures, lower bound, source lines.

@@ -31,7 +31,7 @@ from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
-from mlusim.verifier.check import check_log, check_names, with_findings
+from mlusim.verifier.check import check_log, check_names
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.races.result_in_order import is_told_by_result, with_result_in_order
 from mlusim.verifier.report import Report
@@ -142,6 +142,7 @@ def verify(
         partial=partial,
         planned=planned,
         stopped=stopped,
+        found=findings,
     )
     if expected and is_told_by_result(report.findings):
         is_right = _is_right_in_order(*start(issue_cycles=_SLOW_ISSUE_CYCLES), expected, tolerances)
@@ -150,7 +151,7 @@ def verify(
     result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
     result.outputs = outputs
-    report = replace(with_findings(report, findings), outputs=outputs, result=result)
+    report = replace(report, outputs=outputs, result=result)
     result.report = report
     return report
 

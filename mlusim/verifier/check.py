@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 from mlusim.errors import InputError, PlanError, shown
 from mlusim.hardware import Board
@@ -11,7 +10,7 @@ from mlusim.log import Log
 from mlusim.planning.plan import Plan
 from mlusim.verifier.consequences.folding import fold_consequences
 from mlusim.verifier.deadlocks import find_locks_left
-from mlusim.verifier.findings import KINDS, Finding
+from mlusim.verifier.findings import ERROR, KINDS, Finding
 from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited
 from mlusim.verifier.memory_needed import check_memory_needed
 from mlusim.verifier.races.race_search import find_races
@@ -54,6 +53,7 @@ def check_log(
     planned: str = "",
     stopped: BaseException | None = None,
     left: bool = False,
+    found: Iterable[Finding] = (),
 ) -> Report:
     """Verify a run from its log.
 
@@ -68,6 +68,7 @@ def check_log(
         planned: name of the output that the plan splits, if ambiguous.
         stopped: the error that ended the run early. Bytes never written are then not reported.
         left: report host allocations that were not freed.
+        found: findings that the log does not show.
 
     Raises `InputError` if the free memory is too small for a log of this length.
 
@@ -76,7 +77,7 @@ def check_log(
     check_memory_needed(len(log))
     use_texts(log.sources)
     run = Run(log)
-    findings = [] if stopped is None else [stop_finding(stopped, run)]
+    findings = [*found] if stopped is None else [*found, stop_finding(stopped, run)]
     if plan is not None:
         rewrites = rewrites or plan.rewrites
         if wrong_plan := prove(plan):
@@ -84,10 +85,8 @@ def check_log(
             findings += wrong_plan
             plan = None
     findings += find_swallowed(log, stopped)
-    races = find_races(run)
-    findings += races
-    released = find_releases(run)
-    findings += released
+    findings += find_races(run)
+    findings += find_releases(run)
     uninitialised, padding = find_uninitialised(run)
     findings += uninitialised
     findings += find_remarks(run, padding)
@@ -99,17 +98,17 @@ def check_log(
         for find in (find_locks_left, find_unread, find_stale, find_overlapping_copies, find_unawaited):
             findings += find(run)
         # With an empty tensor, a run does not show what its buffers and syncs are for.
-        if all(record.nbytes for record in log.allocations):
+        if len(log) and all(record.nbytes for record in log.allocations):
             findings += find_unused(run)
-            # If the bytes accessed are wrong or unknown, so is what a sync protects.
-            if not (races or released or uninitialised or run.accesses.unknown):
+            # If the bytes accessed are unknown, so is what a sync protects.
+            if not (any(finding.severity == ERROR for finding in findings) or run.accesses.unknown):
                 findings += find_redundant(run)
     if left:
         findings += find_left(log)
     return Report(
         name=name or ", ".join(dict.fromkeys(launch.kernel for launch in log.launches)) or "nothing",
         board=board.name,
-        findings=tuple(sort_findings(findings)),
+        findings=tuple(finding for finding in sort_findings(findings) if not _is_used_elsewhere(run, finding)),
         tensors=tuple(uses),
         balance=balance_of(run, board) if log.tasks else None,
         traffic=tuple(traffic_of(run)),
@@ -121,12 +120,9 @@ def check_log(
     )
 
 
-def with_findings(report: Report, findings: Sequence[Finding]) -> Report:
-    """Add findings that the log does not show. If tasks share values through the host, no sync counts as redundant."""
-    findings = [*findings, *report.findings]
-    if any(finding.kind == "host-data" for finding in findings):
-        findings = [finding for finding in findings if finding.kind != "redundant-sync"]
-    return replace(report, findings=tuple(sort_findings(findings)))
+def _is_used_elsewhere(run: Run, finding: Finding) -> bool:
+    """Return whether a finding is on a buffer or result without use that a path which did not run may use."""
+    return finding.kind in ("unused", "unread") and run.may_use(finding.fields["buffer"])
 
 
 def sort_findings(findings: Iterable[Finding]) -> list[Finding]:

@@ -19,7 +19,8 @@ ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.
 PRIVATE = ("nram", "wram", "ldram")
 WRONG_OPERANDS = "correct the operands at"
-# Goes on with the name of the buffer.
+# Of the buffer that is stored, and of the same bytes: goes on with its name.
+IN_PLACE = "in place of"
 SAME_BYTES = "both are the same bytes of"
 
 # Descriptions of the kinds, in report order: causes before consequences.

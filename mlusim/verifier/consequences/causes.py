@@ -21,11 +21,13 @@ from mlusim.verifier.consequences.one_fault import (
 )
 from mlusim.verifier.findings import PRIVATE, Finding, outermost_loop
 from mlusim.verifier.races.updates import COUNTER_BYTES
-from mlusim.verifier.source_file import SourceLine, function_around
+from mlusim.verifier.source_file import SourceLine
 
 _CAUSES = ("race", "release", "task-race", "uninitialised")
 # A wrong value may stop the run or change its control flow.
 _BAD_VALUES = ("race", "task-race", "uninitialised")
+# In the text of an error that a bad value may raise in the kernel's own code.
+_OF_ARITHMETIC = ("ZeroDivisionError", "OverflowError", "float NaN")
 _STOPS = ("access", "allocation", "copy", "operand", "endless", "stopped")
 # What a kernel may do because its plan is wrong, races of its stores aside.
 _OF_PLAN = (*_STOPS, "never-written", "written-again", "wrong-value")
@@ -54,7 +56,12 @@ def _of_plan(cause: Finding, consequence: Finding) -> bool:
 
 
 def _stop(cause: Finding, stop: Finding) -> bool:
-    """Return whether a bad value reaches scalar code or an address of the task that the error ended."""
+    """Return whether a bad value reaches scalar code or an address of the task that the error ended.
+
+    If that is an error of arithmetic, any bad value that the task reads may have reached it.
+    """
+    if cause.kind in _BAD_VALUES and any(error in stop.title for error in _OF_ARITHMETIC):
+        return any(stop.location.startswith(site.owner) for finding in cause.unfolded for site in finding.sites)
     return cause.kind in _BAD_VALUES and any(
         finding.times > 1 or stop.location.startswith(finding.sites[-1].owner) for finding in _misleading(cause)
     )
@@ -75,11 +82,9 @@ def _race(cause: Finding, race: Finding) -> bool:
         return True
     if cause.kind == "access":
         at = stopped_at(cause)
-        if _stop(race, cause):
-            return False
         if race.writes_twice and len(race.lines) == 1:
             # The part that a line stores is wrong in other tasks, too.
-            return race.lines == {at} or (race.kind == "task-race" and _of_function(race, at))
+            return race.lines == {at} or race.kind == "task-race"
         return at in race.lines
     if cause.kind != "uninitialised" or race.kind not in ("race", "task-race") or of_queues(race):
         return False
@@ -94,13 +99,6 @@ def _race(cause: Finding, race: Finding) -> bool:
         and reader in finding.lines
         for finding in race.unfolded
     )
-
-
-def _of_function(finding: Finding, at: SourceLine) -> bool:
-    """Return whether all operations of a finding are in the function around a line."""
-    return {(line.file, function_around(line.file, line.line)) for line in (at, *finding.lines)} == {
-        (at.file, function_around(at.file, at.line))
-    }
 
 
 def _release(cause: Finding, release: Finding) -> bool:
@@ -123,9 +121,7 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     Where tasks of these clusters hang, tasks are at different barriers. Stores of one line that leave their tensor
     meet for the same reason.
     """
-    if cause.kind == "hang":
-        return _hangs_with(cause, race)
-    if _out_of_step(cause, race) or exchanged(cause, race):
+    if cause.kind == "hang" or _out_of_step(cause, race) or exchanged(cause, race):
         return True
     if cause.kind == "endless":
         # The tasks do the same again and again.
@@ -153,10 +149,6 @@ def _out_of_step(cause: Finding, race: Finding) -> bool:
     return reads and (cause.times > 1 or cause.sites[0].owner == race.sites[-1].owner)
 
 
-def _hangs_with(hang: Finding, finding: Finding) -> bool:
-    return set(hang.fields.get("clusters", ())).issuperset(site.cluster for site in finding.sites)
-
-
 def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     """Fold wrong values into the first bad value, and those that are not written, or written again, into that."""
     if cause.kind == "swallowed" or any(finding.kind in _CAUSES for finding in cause.unfolded):
@@ -175,13 +167,6 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
         # What tasks exchange, or keep from one iteration to the next, is wrong, too.
         return True
     writer = {site.at for site in wrong.sites[:1]}
-    kinds = {finding.kind for finding in wrongly if writer <= finding.lines}
-    # Of a tensor that may be written in part, nothing tells which bytes are missing.
-    in_part = any(finding.fields.get("is_partial") for finding in wrongly)
-    displaced = "written-again" in kinds and (in_part or "never-written" in kinds)
-    if displaced or any(finding.fields.get("beside_bytes") and writer <= finding.lines for finding in wrongly):
-        # The address of the writer is wrong.
-        return True
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
         writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
     )
@@ -242,17 +227,15 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
         if (in_turn and cause.sites[0].record != read.sites[0].record) or lack_beside_one_line(cause, read):
             return True
         return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
-    if called_at_stop(cause, read) and not _stop(read, cause):
-        return True
     if cause.kind == "access":
         # A line that leaves a tensor of all tasks also writes other parts of it than it should.
         shared = read.fields["memory"] not in PRIVATE and cause.fields.get("buffer") == buffer
         at = stopped_at(cause)
         # An iteration that should not run may read what nothing writes, before it leaves a tensor.
-        extra = cause.location.startswith(read.sites[0].owner) and _of_function(read, at) and not _stop(read, cause)
+        extra = cause.location.startswith(read.sites[0].owner) and not _stop(read, cause)
         return shared or read.sites[0].at == at or extra
     if cause.kind == "hang":
-        return read.fields["memory"] not in PRIVATE and _hangs_with(cause, read)
+        return read.fields["memory"] not in PRIVATE
     if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
         # Its operands are exchanged.
         return True
@@ -344,7 +327,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
         )
     if cause.kind == "race":
         # A wrong index selects what is stored again.
-        return bool(cause.fields.get("wrong_index")) and again.lines <= cause.lines
+        return again.lines <= cause.lines
     races = cause.unfolded if cause.kind == "task-race" else ()
     writer = again.sites[-1].at
     return any(

@@ -16,6 +16,7 @@ from mlusim.verifier.consequences.one_fault import (
     wrong_stage,
 )
 from mlusim.verifier.findings import (
+    IN_PLACE,
     SAME_BYTES,
     WRONG_OPERANDS,
     Finding,
@@ -75,19 +76,16 @@ def _wrong_part(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
 
 def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Some cores wait in a barrier that others, which race, never reach."""
-    if cause.kind != "hang":
-        return None
     sync, late, where = (consequence.fields["sync"], consequence.sites[-1], consequence.fields["where"])
     barriers = cause.fields.get("barriers", ())
-    if sync == "sync_cluster" and barriers == ["sync_all"]:
+    if barriers == ["sync_all"]:
         # The wider one orders them, too.
         sync = "sync_all"
     who = "memory cores" if late.task == "memory core" else "cores"
     at_end = where.startswith("at the end of the loop") and sync in barriers
     if at_end or consequence.fields["passed"] != 0:
         return (f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies) if at_end else None
-    is_precise = any(words in cause.remedy for words in ("once before", "reach the barrier", "at the beginning"))
-    if is_precise or sync not in barriers:
+    if sync not in barriers:
         return None
     if skipped := _skipped(cause, sync, late):
         return f"let all {who} reach the barrier {skipped}", *cause.remedies
@@ -142,7 +140,7 @@ def _unread(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         (wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")
     ):
         return None
-    if cause.remedies and SAME_BYTES in cause.remedies[0]:
+    if cause.kind == "wrong-value" and any(words in cause.remedies[0] for words in (SAME_BYTES, IN_PLACE)):
         return None
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
@@ -274,10 +272,6 @@ def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:
     sites = [site for part in (*unlock.folded, race) for site in part.sites if part.kind == "task-race"]
     first = min(sites, key=lambda site: site.line)
     last = SourceLine(unlock.fields["file"], unlock.fields["line"])
-    if any((site.file, site.function) != (first.file, first.function) for site in sites) or last.file != first.file:
-        return race.remedies
-    if not first.line < last.line:
-        return race.remedies
     number = _RELEASED.search(last.source)
     lock = first.call(f"lock({number[1] if number and not last.is_compiled else unlock.fields['lock']})")
     return f"{lock} in every task, before {first.location}", *race.remedies[1:]

@@ -100,11 +100,11 @@ def meet_between_barriers(pair: Pair) -> bool:
     return pair.segments[0] == pair.segments[1] > 0 and all(in_turn)
 
 
-def differ(pair: Pair) -> bool:
-    """Return whether two accesses are in different iterations of a loop around both."""
+def loop_apart(pair: Pair) -> Lines:
+    """Return the innermost loop around two accesses in different iterations of which they are; (0, 0) if none."""
     (file, one, _), (other_file, other, _) = pair.sources
-    loop = source_file(file).loop_around(one, other)
-    return file == other_file and loop[0] > 0 and (is_later(pair, loop) or is_later(pair.swapped, loop))
+    loops = [loop for loop in source_file(file).loops_around(one) if file == other_file and loop[0] <= other <= loop[1]]
+    return max((loop for loop in loops if is_later(pair, loop) or is_later(pair.swapped, loop)), default=(0, 0))
 
 
 def are_as_many(run: Run, file: str, loop: Lines, task: int) -> bool:

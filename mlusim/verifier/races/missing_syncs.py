@@ -108,7 +108,7 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
     """
     result: list[tuple[Finding, set[Point]]] = []
     for finding, points in races:
-        seldom = _is_seldom(finding) or (_is_partial(finding) and finding.fields["leaves_unread"])
+        seldom = _is_seldom(finding)
         same = next((at for at, (race, _) in enumerate(result) if _share_a_line(race, finding, seldom=seldom)), None)
         if same is None:
             index = _other_index(finding, *finding.sites)

@@ -18,23 +18,20 @@ from mlusim.verifier.findings import Finding, wrong_part
 from mlusim.verifier.order.lanes import LANES
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.races.atomic_remedies import flags_first
-from mlusim.verifier.races.iterations import differ, in_intended_order
+from mlusim.verifier.races.iterations import in_intended_order, loop_apart
 from mlusim.verifier.races.missing_barriers import Span, fold_between, fold_under_barriers
 from mlusim.verifier.races.missing_syncs import Point, Race, fold_races
 from mlusim.verifier.races.ordered_otherwise import drop_ordered
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.race_findings import between_tasks, within_task
 from mlusim.verifier.races.task_remedies import TaskRemedies
-from mlusim.verifier.replaced import leaves_most_unread, leaves_part_unread, replaces_unread
+from mlusim.verifier.replaced import leaves_most_unread, replaces_unread
 from mlusim.verifier.run import Run
-from mlusim.verifier.unread import are_read
 
 # Of many pairs of accesses, the first ones are examined, and the last one or as many of the last.
 _FIRST_PAIRS = 8
 # Pairs that are held at once.
 _MOST_PAIRS = 1 << 20
-# Accesses to a buffer that are searched for parts which nothing reads.
-_FIRST_ROWS = 1 << 12
 
 
 class _Occurrences(NamedTuple):
@@ -72,7 +69,7 @@ def _races_between_tasks(run: Run) -> list[Finding]:
         times=times,
         directions=frozenset(tuple(run.order.line[[*pair.positions]].tolist()) for pair, _ in found),
         across=_across_clusters(run, a, b),
-        apart=all(differ(Pair(run, rows)) for rows in examined),
+        apart=all(loop_apart(Pair(run, rows))[0] for rows in examined),
     )
     spans = [(_span_between(pair), between_tasks(remedies, pair, times)) for pair, times in found]
     return flags_first(fold_between(spans))
@@ -115,8 +112,7 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, *last)]
     finding = within_task(first, times)
     which = replaces_unread(run, first.rows)
-    unread = {"leaves_unread": _leaves_unread(first), "replaces_unread": bool(which)}
-    finding = replace(finding, fields=finding.fields | _executions(run, one, other) | unread)
+    finding = replace(finding, fields=finding.fields | _executions(run, one, other) | {"replaces_unread": bool(which)})
     part = ""
     if which:
         why = f"the {which} of them replaces what was written there before anything reads it"
@@ -148,29 +144,6 @@ def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
         "comparable": max(int((following >= needed).sum()), len(racing)),
         "first_executions": bool(np.isin(racing, firsts[begins]).all()),
     }
-
-
-def _leaves_unread(pair: Pair) -> bool:
-    """Return whether the line that writes also writes parts of the buffer that nothing reads: an index is wrong."""
-    if all(pair.writes) or pair.allocations[0] != pair.allocations[1]:
-        return False
-    rows = np.flatnonzero(pair.run.accesses.alloc == pair.allocations[0])
-    written = pair.rows[pair.writes.index(True)]
-    return leaves_part_unread(pair.run, written) or _line_leaves_parts(pair.run, rows[:_FIRST_ROWS])
-
-
-def _line_leaves_parts(run: Run, rows: Integers) -> bool:
-    """Return whether what some line writes to one part of a buffer is never read, and to another part is.
-
-    `rows`: the accesses to the buffer.
-    """
-    accesses = run.accesses.where(rows)
-    line = run.order.line_of[accesses.record]
-    own = np.flatnonzero(accesses.write)
-    read = np.isin(own, are_read(accesses, accesses.write))
-    parts, number = np.unique(np.stack([line[own], accesses.low[own], accesses.high[own]]), axis=1, return_inverse=True)
-    is_read = np.bincount(number.reshape(-1), weights=read, minlength=parts.shape[1]) > 0
-    return not set(parts[0, is_read].tolist()).isdisjoint(parts[0, ~is_read].tolist())
 
 
 def _executed_like(run: Run, row: int) -> Integers:
