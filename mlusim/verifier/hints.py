@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import NONE, SYNC
 from mlusim.verifier.accesses.geometry import geometry_of, group_rows, overlap
 from mlusim.verifier.columns import ops_among
@@ -129,9 +130,19 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
     columns, order = run.columns, run.order
     is_sync = columns["pipe"] == SYNC
     # Exclude lines with other records: those operations block by themselves and cannot be removed.
-    lines = np.setdiff1d(columns["line"][is_sync], columns["line"][~is_sync]).tolist()
+    lines = np.setdiff1d(columns["line"][is_sync], columns["line"][~is_sync])
+    rounds = [positions for _, positions in order.rounds]
+    # What a barrier is for, only several tasks show, one of which writes memory of all.
+    of_all = run.accesses.where(np.flatnonzero((run.space.shared & ~run.space.read_only)[run.accesses.alloc]))
+    work, writes = (set(order.task_of[of_all.record[rows]].tolist()) for rows in (of_all.alloc >= 0, of_all.write))
+    barriers = set(columns["line"][ops_among(run.log, BARRIERS)[columns["op"]]].tolist())
+    for positions in rounds:
+        tasks = {*order.task[positions].tolist()}
+        if len(tasks & work) > 1 and tasks & writes:
+            barriers.difference_update(order.line[positions].tolist())
+    lines = np.setdiff1d(lines, [*barriers]).tolist()
     together: list[set[int]] = []
-    for _, positions in order.rounds:
+    for positions in rounds:
         met = {int(line) for line in columns["line"][order.record[positions]]}
         joined = [group for group in together if group & met]
         for group in joined:

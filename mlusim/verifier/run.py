@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
@@ -19,7 +20,7 @@ from mlusim.verifier.findings import Site, site_of
 from mlusim.verifier.order.handshakes import Handshakes
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.order.lanes import LANES
-from mlusim.verifier.source_file import RecordedCalls, SourceLine
+from mlusim.verifier.source_file import RecordedCalls, SourceLine, source_file
 
 
 class Run:
@@ -99,6 +100,23 @@ class Run:
         """Return the line of an operation."""
         file, line, _ = self.log.lines[int(self.order.line[position])]
         return SourceLine(file, line)
+
+    def may_use(self, name: str) -> bool:
+        """Return whether a call that no task reached, in a function that one has entered, names a buffer or tensor."""
+        named = re.compile(rf"\b{re.escape(name)}\b(?!\.)")
+        functions = {(file, source_file(file).function(line)[0]) for file, line, _ in self.log.lines}
+        return any(
+            first <= line <= last
+            and (file, line) not in self._reached
+            and (called.startswith(("__", ".")) and called != ".alloc")
+            and named.search(SourceLine(file, line).source) is not None
+            for file, (first, last) in functions
+            for line, called in source_file(file).calls
+        )
+
+    @cached_property
+    def _reached(self) -> set[tuple[str, int]]:
+        return {line[:2] for line in self.log.lines}.union(*self.log.calls.values())
 
     def site(self, record: int, role: str) -> Site:
         """Return an operation as a site of a finding, with the lane on which it runs."""

@@ -86,13 +86,17 @@ class RecordedCalls:
     lambdas: Collection[int]
 
     def of(self, line: int) -> set[tuple[str, int]]:
-        """Return the files and lines that called the function around a line; a lambda has no line but its own."""
-        lines = {line}
-        if line not in self.lambdas:
-            source = source_file(self.file)
-            function = source.function(line)
-            lines = {one for one in self.by_line if source.function(one) == function and one not in self.lambdas}
-        return {call for one in lines for call in self.by_line.get(one, ())}
+        """Return the files and lines that called the function around a line; a lambda has no line but its own.
+
+        What a comprehension issues is called by the function around it.
+        """
+        if line in self.lambdas:
+            return set(self.by_line.get(line, ()))
+        source = source_file(self.file)
+        function = source.function(line)
+        lines = {one for one in self.by_line if source.function(one) == function and one not in self.lambdas}
+        calls = {call for one in lines for call in self.by_line[one]}
+        return {(file, call) for file, call in calls if file != self.file or source.function(call) != function}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pytest
 
 import mlusim
 from findings import ONE, X, assert_text, only
-from mlusim import Output, verify
+from mlusim import InOut, Output, verify
 
 
 def test_hints_are_not_errors():
@@ -97,20 +97,24 @@ def test_memory_left_allocated():
 
 @pytest.mark.parametrize(("fault", "buffer"), [("", ""), ("stores another buffer", "result"), ("computes late", "a")])
 def test_a_result_that_nothing_reads_is_a_hint(fault, buffer):
-    async def kernel(core, x, out):
+    async def store(core, x, out):
         a, result = (core.nram.alloc(x.shape[1], x.dtype, name) for name in ("a", "result"))
         core.write_zero(result)
         await core.memcpy(a, x[0])
         for row in range(x.shape[0]):
-            if fault == "computes late":
-                await core.memcpy(out[row], a)
-                core.mul(a, a, 2.0)
-            else:
-                core.mul(result, a, 2.0)
-                await core.memcpy(out[row], a if fault else result)
+            core.mul(result, a, 2.0)
+            await core.memcpy(out[row], a if fault else result)
             # Nothing reads the last one, but the others.
             await core.memcpy(a, x[(row + 1) % x.shape[0]])
 
+    async def late(core, x, out):
+        a = core.nram.alloc(x.shape[1], x.dtype, "a")
+        for row in range(x.shape[0]):
+            await core.memcpy(a, x[row])
+            await core.memcpy(out[row], a)
+            core.mul(a, a, 2.0)
+
+    kernel = late if fault == "computes late" else store
     found = [finding for finding in verify(kernel, X, Output.like(X), **ONE).findings if finding.kind == "unread"]
     assert [finding.title for finding in found] == ([f"nothing reads what mul writes to {buffer}"] if fault else [])
     assert all(finding.times == len(X) and "core.mul(" in finding.text() for finding in found)
@@ -197,3 +201,48 @@ def test_a_copy_that_nothing_waits_for_is_one_finding_with_its_race():
     assert finding.remedy.startswith("wait for the copy at test_hints.py:")
     expected = np.repeat(np.arange(8, dtype=np.float32), 8).reshape(8, 8)
     assert verify(kernel, X, Output.like(X), True, reference=expected, **ONE).ok
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 2, 5])
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_a_small_run_does_not_show_what_buffers_and_barriers_are_for(nodes, tasks):
+    async def paths(core, d):
+        if core.is_memory_core:
+            return
+        row, pivot, via = (core.nram.alloc(max(len(d), 1), d.dtype, name) for name in ("row", "pivot", "via"))
+        for k in range(len(d)):
+            await core.memcpy(pivot[: len(d)], d[k])
+            for i in range(core.task_id, len(d), core.task_dim):
+                if i == k:
+                    continue
+                await core.memcpy(row[: len(d)], d[i])
+                core.add(via[: len(d)], pivot[: len(d)], await core.load(row[k]))
+                core.minimum(row[: len(d)], row[: len(d)], via[: len(d)])
+                await core.memcpy(d[i], row[: len(d)])
+            await core.sync_all_ipu()
+
+    distances = np.random.default_rng(1).integers(1, 50, (nodes, nodes)).astype(np.float32)
+    np.fill_diagonal(distances, 0)
+    shortest = distances.copy()
+    for k in range(nodes):
+        shortest = np.minimum(shortest, shortest[:, k : k + 1] + shortest[k : k + 1])
+    for dma in ("complete", "late"):
+        report = verify(
+            paths, InOut(distances), reference=shortest, dim=tasks, kind="UNION1" if tasks > 1 else "BLOCK", dma=dma
+        )
+        assert report.findings == (), report.text()
+
+
+def test_a_list_of_loads_is_no_helper_function():
+    async def kernel(core, factors, x, out):
+        tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+        scales = [await core.load(factors[row]) for row in range(x.shape[0])]
+        for row in range(x.shape[0] - 1):
+            await core.memcpy(tile, x[row])
+            core.mul(tile, tile, scales[row])
+            await core.memcpy(out[row], tile)
+
+    finding = only(verify(kernel, X[0], X, Output.like(X), **ONE), "never-written")
+    line = kernel.__code__.co_firstlineno + 3
+    assert finding.sites[0].called_at == ()
+    assert finding.remedy.endswith(f"in the loop at test_hints.py:{line}")
