@@ -15,7 +15,7 @@ Checks:
   split                    the split proof, and the balance of the split
   deadlocks                barriers and locks for which tasks wait forever, and locks that are never released
   raised_errors            the error that ended a run, and those that a kernel caught
-  wrong_values, producer   wrong values, and the operations that computed them; `suspects`: those to check first
+  wrong_values, producer   wrong values, and the operations that computed them; `value_remedies`: those to check first
   unused, unread           unused allocations and leaks, and results on chip that nothing reads
   replaced                 results that are replaced before anything reads them
   hints, remarks           redundant syncs, and observations made during the run

@@ -109,13 +109,7 @@ async def scaled_rows(core, x, factors, out, fault=""):
             "too short",
             "let {7} make this element, too: those beside it were made there, and are right",
         ),
-        (
-            "once more",
-            (
-                "check {9} first: those beside it, which are right, were not made there; "
-                "these bytes were made at {2}, {4}, {5}, {7} and {9}"
-            ),
-        ),
+        ("once more", "correct the number at {9}: every wrong element is 7 times the right one"),
     ],
 )
 def test_a_wrong_value_is_compared_with_the_right_ones_beside_it(fault, remedy):

@@ -1,4 +1,4 @@
-"""The suspects of a wrong value: of the operations that made it, those to check first."""
+"""The remedies of a wrong value: of the operations that made it, those to check first."""
 
 from __future__ import annotations
 
@@ -10,41 +10,34 @@ from mlusim.arrays import Integers
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.dtypes import dtype_of
-from mlusim.log import NONE
+from mlusim.log import NONE, VECTOR
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import BY_ROWS, FILLS
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import PRIVATE, SAME_BYTES, WRONG_OPERANDS, Site, wrong_part
+from mlusim.verifier.findings import IN_PLACE, PRIVATE, SAME_BYTES, WRONG_OPERANDS, Site, wrong_part
 from mlusim.verifier.producer import Lineage, loaded_before
 from mlusim.verifier.replaced import replaced_by
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import SourceLine, locations_of, source_file
+from mlusim.verifier.source_file import SourceLine, either_of, locations_of, source_file
 
 # Operations that may write more than is read: fills, and those with a second result, such as the index of the largest.
 _WRITE_MORE = FILLS | {name for name, record in INSTRUCTIONS.items() if record.writes is not None}
 # Instructions whose result with twice the same operand needs none: 0, 1 or the operand.
 _OF_TWO = frozenset(
     f"{cycle}{name}"
-    for name in (
-        "sub",
-        "div",
-        "maxequal",
-        "minequal",
-        "maximum",
-        "minimum",
-        "and_",
-        "or_",
-        "xor",
-        "band",
-        "bor",
-        "bxor",
-    )
+    for name in "sub div maxequal minequal maximum minimum and_ or_ xor band bor bxor".split()  # noqa: SIM905 - shorter
     for cycle in ("", "cycle_")
 )
 
 
-def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], beside: Sequence[Lineage]) -> list[str]:
+def remedies_of(
+    run: Run,
+    sites: tuple[Site, ...],
+    wrongly: Sequence[Lineage],
+    beside: Sequence[Lineage],
+    relation: tuple[str, str],
+) -> list[str]:
     """Return the remedies for a wrong element, the likeliest first.
 
     Args:
@@ -52,6 +45,7 @@ def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], b
         sites: its last writer, and what made the bytes that this one stored.
         wrongly: what made some wrong elements, this one first.
         beside: what made the right elements beside it.
+        relation: the instruction that makes all wrong elements in one way from right ones, and in which way; or ""s.
     """
     only, lacks = wrongly[0].unlike(beside)
     lacking = f"let {locations_of(lacks)} make this element, too: those beside it were made there, and are right"
@@ -60,6 +54,8 @@ def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], b
     return [
         *([lacking] if lacks else []),
         *_with_itself(run, records),
+        *_related(run, [record for record in records if not only or run.lines_at([record]) <= only], *relation),
+        *_in_place_of_result(run, records[0]),
         *_replacing(run, sites, records),
         _check(through, _unlike(only) or _begin(run, records), sites[0]),
     ]
@@ -74,6 +70,41 @@ def _with_itself(run: Run, records: Sequence[int]) -> list[str]:
             site = run.site(record, "")
             return [f"{WRONG_OPERANDS} {site.location}: {SAME_BYTES} {log.allocations[a[0]].name}"]
     return []
+
+
+def _related(run: Run, records: Sequence[int], name: str, how: str) -> list[str]:
+    """Return the remedy for the instructions of a name, if any, that make all wrong elements from right ones.
+
+    A `sub` has its operands exchanged, the others have a wrong number.
+    """
+    of_name = ops_among(run.log, (name, f"cycle_{name}"))[run.columns["op"]]
+    some = [record for record in records if of_name[record]]
+    if name != "sub":
+        some = [record for record in some if run.columns["b_alloc"][record] == NONE]
+    at = either_of(SourceLine(*run.log.lines[int(run.columns["line"][record])][:2]) for record in some)
+    what = f"exchange the operands of {name}" if name == "sub" else "correct the number"
+    return [f"{what} at {at}: every wrong element {how}"] if at else []
+
+
+def _in_place_of_result(run: Run, store: int) -> list[str]:
+    """Return the remedy for a store of a buffer, if the last result before it is in another one and is never read."""
+    columns, log, accesses = run.columns, run.log, run.accesses
+    own = np.flatnonzero(columns["task"][:store] == columns["task"][store])
+    results = (columns["pipe"][own] == VECTOR) & ~ops_among(log, FILLS)[columns["op"][own]]
+    made = own[results & (columns["dst_alloc"][own] != NONE)][-1:].tolist()
+    stored = int(columns["a_alloc"][store])
+    if not made or stored == NONE or log.allocations[stored].memory not in PRIVATE:
+        return []
+    alloc = int(columns["dst_alloc"][made[0]])
+    written = int(np.argmax((accesses.record == made[0]) & (accesses.alloc == alloc) & accesses.write))
+    later = accesses.meeting(written) & (accesses.record > made[0])
+    target = log.allocations[int(columns["dst_alloc"][store])]
+    is_alike = log.allocations[alloc].dtype == target.dtype or run.site(store, "").is_compiled
+    if alloc == stored or not is_alike or (later.any() and not accesses.write[np.argmax(later)]):
+        return []
+    site, at, name = run.site(made[0], ""), run.site(store, "").location, log.allocations[alloc].name
+    why = f"nothing reads what {site.operation} writes to {name} at {site.location}"
+    return [f"store {name} {IN_PLACE} {log.allocations[stored].name} at {at}: {why}"]
 
 
 def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> list[str]:
