@@ -57,7 +57,6 @@ def test_a_buffer_reused_while_a_store_reads_it():
         "tasks": 1,
         "comparable": 1,
         "first_executions": True,
-        "leaves_unread": False,
         "replaces_unread": False,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING, REDUCING
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
@@ -97,13 +97,19 @@ def _name(run: Run, task: int) -> str:
 
 
 def _announces(pair: Pair, atomic: int) -> bool:
-    """Return whether an atomic may be a flag: of few bytes, and both tasks pass no barrier at all."""
+    """Return whether an atomic may be a flag: of few bytes, and both tasks pass no barrier at all.
+
+    One that adds what its task has computed, and at which nothing looks, is a sum.
+    """
     run, order = pair.run, pair.run.order
     rows = np.flatnonzero(run.accesses.record == order.record[atomic])
     flags = rows[run.accesses.write[rows]]
     few = bool((run.accesses.high[flags] - run.accesses.low[flags] <= _FLAG_BYTES).all())
     barriers = ops_among(run.log, BARRIERS)
-    return few and not any(barriers[order.op[order.of_task(task)]].any() for task in pair.tasks)
+    computed = not np.isin(run.accesses.alloc[rows], run.accesses.alloc[flags]).all()
+    adds = ops_among(run.log, REDUCING)[run.columns["op"]][run.accesses.record]
+    is_sum = computed and not (run.accesses.meeting(int(flags[0])) & ~run.accesses.write & ~adds).any()
+    return few and not is_sum and not any(barriers[order.op[order.of_task(task)]].any() for task in pair.tasks)
 
 
 def goes_by_flags(pair: Pair) -> bool:

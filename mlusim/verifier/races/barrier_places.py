@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.pair import Pair
@@ -31,24 +30,14 @@ def barrier_moved(pair: Pair, sync: str) -> list[str]:
     if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
         return []
     before = source.line_passed_by_all(loop, second.line)
+    passed = [_lines_of_barriers(pair.run, position) for position in (first, last)]
+    if len(passed[0]) > len(passed[1]):
+        who = "memory cores" if second.task == "memory core" else "cores"
+        return [f"{second.call(f'{sync}()')} in the {who}, before {location_of(barrier.file, before)}"]
     if before == barrier.line or loop < barrier.line < before:
         # It comes before the access already, which follows that of the iteration before.
         return []
     return [f"move the barrier at {barrier.location} before {location_of(barrier.file, before)}"]
-
-
-def before_its_barrier(pair: Pair) -> list[str]:
-    """Return the remedy for a write just after a barrier, outside loops, of what another task reads just after it."""
-    log, order, (first, last), (site, _) = pair.run.log, pair.run.order, pair.positions, pair.sites
-    one, other = (order.first[order.task[position]] < position for position in (first, last))
-    barriers = ops_among(log, BARRIERS)
-    alike = one and other and barriers[order.op[first - 1]] and barriers[order.op[last - 1]]
-    if not (alike and pair.writes[0] and pair.segments[0] == pair.segments[1]):
-        return []
-    barrier = pair.run.line_at(first - 1)
-    if barrier.file != site.file or source_file(site.file).loops_around(site.line):
-        return []
-    return [f"let {site.location} come before the barrier at {barrier.location}"]
 
 
 def wider_barrier(pair: Pair, sync: str) -> list[str]:
@@ -157,6 +146,14 @@ def _passed_by_all_alike(run: Run, position: int, file: str) -> set[int]:
     ]
     codes = set.intersection(*(set(order.line[order.of_task(one)].tolist()) for one in alike))
     return {log.lines[code][1] for code in codes if log.lines[code][0] == file}
+
+
+def _lines_of_barriers(run: Run, position: int) -> set[int]:
+    """Return the lines of the barriers that a task passes in the innermost loop around an operation."""
+    at, order = run.line_at(position), run.order
+    begin, end = max(source_file(at.file).loops_around(at.line), default=(0, 0))
+    lines = (run.line_at(barrier) for barrier in _barriers(order, int(order.task[position])).tolist())
+    return {line.line for line in lines if line.file == at.file and begin <= line.line <= end}
 
 
 def _has_barrier(run: Run, position: int, loops: list[tuple[int, int]]) -> bool:

@@ -15,8 +15,15 @@ from mlusim.verifier.core_names import core_at
 from mlusim.verifier.findings import Site, in_one_function, outermost_loop, wrong_part
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
-from mlusim.verifier.races.barrier_places import barrier_moved, before_its_barrier, on_both_paths, wider_barrier
-from mlusim.verifier.races.iterations import are_as_many, barrier_in, is_fresh, is_later, meet_between_barriers
+from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
+from mlusim.verifier.races.iterations import (
+    are_as_many,
+    barrier_in,
+    is_fresh,
+    is_later,
+    loop_apart,
+    meet_between_barriers,
+)
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.updates import is_same_work, is_split_twice, lock_or_atomic, times_stored
 from mlusim.verifier.replaced import leaves_part_unread
@@ -81,7 +88,7 @@ class TaskRemedies:
             # No barrier can stand where a task polls.
             choices = [*special, *general]
         else:
-            instead = wider or barrier_moved(pair, sync) or before_its_barrier(pair)
+            instead = wider or barrier_moved(pair, sync)
             other_part = _read_too_early(pair) or _left_unread(pair) or self._part_of_others(pair)
             choices = [*special, *other_part, *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
@@ -94,9 +101,8 @@ class TaskRemedies:
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
             return "", rule, [_split_at(pair), f"if both updates are intended, {lock}", atomic]
-        loop = source_file(first.file).loop_around(first.line, second.line)
-        in_one_loop = one_job and first.file == second.file and loop[0] > 0
-        if not (self.apart and in_one_loop and are_as_many(self.run, first.file, loop, pair.tasks[0])):
+        loop = loop_apart(pair)
+        if not (self.apart and one_job and loop[0] and are_as_many(self.run, first.file, loop, pair.tasks[0])):
             return "", rule, [*alone, lock, atomic, _OWN_BYTES]
         sync, all_of = self._barrier(pair)
         end = f"at the end of the loop at {location_of(first.file, loop[0])}"
@@ -134,7 +140,7 @@ class TaskRemedies:
         if not given or first.file != second.file or any(pair.segments):
             return []
         loop = source_file(first.file).loop_around(first.line, second.line)
-        if not loop[0] or times_stored(self.run, alloc).max() > 1:
+        if not loop[0] or barrier_in(pair, loop) or times_stored(self.run, alloc).max() > 1:
             return []
         return [wrong_part(pair.buffer, pair.sites, "it is that of another task")]
 

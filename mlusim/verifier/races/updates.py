@@ -56,8 +56,10 @@ def is_same_work(pair: Pair) -> bool:
         return False
     records = np.array(lineage_of(run, Element(alloc, low, high - low)).records)
     own = records[run.columns["task"][records] == run.columns["task"][records[0]]]
-    read = np.unique(run.accesses.alloc[np.isin(run.accesses.record, own) & ~run.accesses.write]).tolist()
-    return [one for one in read if run.log.allocations[one].memory in ("gdram", "sram")] == [alloc]
+    read = run.accesses.where(
+        np.flatnonzero(np.isin(run.accesses.record, own) & ~run.accesses.write & run.space.shared[run.accesses.alloc])
+    )
+    return bool(len(read) and ((read.alloc == alloc) & (read.low >= low) & (read.high <= high)).all())
 
 
 def _stores(run: Run, alloc: int) -> Accesses:
