@@ -201,29 +201,29 @@ ROUND: Mapping[str, Callable[[Array], Array]] = {
 
 def _check(origin: Dtype, target: Dtype, rounding: str | None) -> None:
     if is_complex(origin) and not is_complex(target):
-        msg = f"{origin} to {target}: complex to real would drop the imaginary part; convert x.real, x.imag or abs(x)"
-        raise InputError(msg)
+        raise InputError(
+            f"{origin} to {target}: complex to real would drop the imaginary part; convert x.real, x.imag or abs(x)"
+        )
     if rounding is not None and rounding not in ROUND:
-        msg = f"rounding {shown(rounding)} is unknown: the modes are None, {', '.join(ROUND)}"
-        raise InputError(msg)
+        raise InputError(f"rounding {shown(rounding)} is unknown: the modes are None, {', '.join(ROUND)}")
     if rounding not in {None, "rn"} and not (is_float(origin) and is_integer(target)):
-        msg = (
+        raise InputError(
             f"rounding {shown(rounding)} does not apply to {origin} to {target}: the modes are for a float to an "
             "integer, any other pair takes None or 'rn'"
         )
-        raise InputError(msg)
 
 
 def _check_out(source: Array, target: Dtype, out: Array) -> None:
     if out.dtype != target or out.shape != source.shape:
-        msg = f"out is {out.dtype} {list(out.shape)}, the result {target} {list(source.shape)}: they must be the same"
-        raise InputError(msg)
+        raise InputError(
+            f"out is {out.dtype} {list(out.shape)}, the result {target} {list(source.shape)}: they must be the same"
+        )
     if not out.flags.writeable:
-        msg = "out is read-only: pass an array that can be written"
-        raise InputError(msg)
+        raise InputError("out is read-only: pass an array that can be written")
     if np.may_share_memory(source, out) and _overlap(source, out):
-        msg = "out shares bytes with the source, which is never written: convert into another array, then copy"
-        raise InputError(msg)
+        raise InputError(
+            "out shares bytes with the source, which is never written: convert into another array, then copy"
+        )
 
 
 def _overlap(source: Array, out: Array) -> bool:

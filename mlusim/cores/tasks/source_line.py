@@ -56,10 +56,10 @@ def _innermost(traceback: TracebackType | None, kernel_file: str) -> tuple[str, 
 
 
 def open_loop_state(kernel: FrameType) -> tuple[Any, ...] | None:
-    """Return the values that the loops which a kernel is in decide by; None if it is only in loops that end.
+    """Return the values on which the current loops of a kernel decide; None if all of these loops end.
 
-    Only loops that may never end count, of the kernel and of what it calls, and of values only numbers and lengths. If
-    no source can be read, there are none.
+    Only loops that may never end count, in the kernel and in what it calls, and only numbers and lengths. If the source
+    cannot be read, the kernel may be in such a loop, and there are no values.
     """
     frames = _frames_of(kernel)
     values: list[Any] = []
