@@ -64,27 +64,27 @@ NOWHERE = {"sweep(db=)", "tune(db=)", "Sweep.plot"}  # None is a value there
 
 
 @pytest.mark.parametrize(
-    ("value", "door"),
+    ("value", "function"),
     [
-        pytest.param(value, door, id=f"{value!r:.12}-{door}")
+        pytest.param(value, function, id=f"{value!r:.12}-{function}")
         for value in NO_PATHS
-        for door in PATHS
-        if value is not None or door not in NOWHERE
+        for function in PATHS
+        if value is not None or function not in NOWHERE
     ],
 )
-def test_every_function_refuses_values_that_are_not_paths(door, value, tmp_path, monkeypatch):
+def test_every_function_refuses_values_that_are_not_paths(function, value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((mlusim.InputError, mlusim.BoardError)) as caught:
-        PATHS[door](value)
+        PATHS[function](value)
     text = str(caught.value)
     assert any(words in text for words in (repr(value)[1:50], type(value).__name__, "File name too long", "xxxxx"))
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("door", ["load", "board_from_toml", "retime"])
-def test_endless_device_files_are_not_read(door):
+@pytest.mark.parametrize("function", ["load", "board_from_toml", "retime"])
+def test_endless_device_files_are_not_read(function):
     with pytest.raises((mlusim.InputError, mlusim.BoardError), match="Not a regular file"):
-        PATHS[door]("/dev/zero")
+        PATHS[function]("/dev/zero")
 
 
 RAGGED = [[1, 2], [3]]
@@ -354,7 +354,7 @@ FLAGS = [
 
 
 @pytest.mark.parametrize(("call", "flag"), [(call, flag) for call, flags in FLAGS for flag in flags])
-def test_a_flag_is_true_or_false_at_every_door(call, flag):
+def test_a_flag_is_true_or_false_in_every_function(call, flag):
     with pytest.raises(mlusim.InputError, match=f"^{flag}='no': choose True or False$"):
         call(**{flag: "no"})
 
