@@ -173,9 +173,13 @@ class IndexTiles:
         axes = tuple((extent, step) for extent, step in zip(shape, steps, strict=True) if extent > 1)
         if name not in self._table_axes or not _is_front(axes, self._table_axes[name]):
             self._table_axes[name] = axes
-            core.fill(table[:1], 0)
+            # All lookups along the last axes, whose step is 0, have the same number.
+            outer = list(axes)
             inner = 1
-            for extent, step in reversed(axes):
+            while outer and not outer[-1][1]:
+                inner *= outer.pop()[0]
+            core.fill(table[:inner], 0)
+            for extent, step in reversed(outer):
                 filled = 1
                 while filled < extent:
                     step_count = min(filled, extent - filled)
