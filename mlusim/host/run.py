@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS, kernel_name, keyword_names, parameter_names
-from mlusim.errors import InputError, MlusimError, SimulatedTimeError, nearest
+from mlusim.errors import InputError, MlusimError, SimulatedTimeError, nearest, shown
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
@@ -73,6 +74,7 @@ def run(
     Returns the result, with `outputs` by name, and `output` if there is exactly one. Raises what `Device.synchronize`
     raises and, with `check`, `VerificationError`, also in place of an error whose cause the checker finds.
     """
+    check_own_names(kernel, len(arguments), locals())
     check_operations(theory_ops)
     check_steady(steady=steady, data=data, check=check)
     placed, named = by_name(kernel, arguments, settings)
@@ -124,6 +126,29 @@ def synchronize(device: Device, *, check: bool) -> None:
             if all(finding.fields.get("error") != type(error).__name__ for finding in report.errors):
                 report.check()
         raise
+
+
+def check_own_names(kernel: Kernel, positional: int, own: Mapping[str, Any], caller: Callable[..., Any] = run) -> None:
+    """Raise `InputError` for a keyword that the kernel has, too, as a parameter not among the first `positional`.
+
+    `own` has the values of all parameters of `caller`, which takes such a keyword, so the kernel would not get it.
+    """
+    if not inspect.iscoroutinefunction(kernel):
+        return
+    bound = kernel.keywords if isinstance(kernel, partial) else {}
+    for name in [*inspect.signature(kernel).parameters][1 + positional :]:
+        parameter = inspect.signature(caller).parameters.get(name)
+        if (
+            name not in bound
+            and parameter
+            and parameter.kind is parameter.KEYWORD_ONLY
+            and own[name] is not parameter.default
+        ):
+            raise InputError(
+                f"{name}={shown(own[name])} is an argument of mlusim.{caller.__name__} itself, and "
+                f"{kernel_name(kernel)} has a parameter of that name, which would not get it: rename the kernel's, or "
+                "pass its value by position"
+            )
 
 
 def by_name(

@@ -25,7 +25,7 @@ from mlusim.errors import (
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
-from mlusim.host.run import Uploaded, by_name, launch
+from mlusim.host.run import Uploaded, by_name, check_own_names, launch
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -95,6 +95,7 @@ def verify(
     is reported as a finding, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched,
     `SimulatedTimeError` for a run that takes longer than the log can hold.
     """
+    check_own_names(kernel, len(arguments), locals(), verify)
     check_operations(theory_ops)
     check_flags(data=data)
     placed, named = by_name(kernel, arguments, settings, verify)

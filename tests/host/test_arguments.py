@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -263,3 +265,21 @@ def test_the_name_of_a_tensor_is_text(given, shown):
         device.upload(np.zeros(3), given)
     with pytest.raises(InputError, match=rf"^name={shown} is not text$"):
         device.alloc(3, "float32", given)
+
+
+@pytest.mark.parametrize("caller", [mlusim.run, mlusim.verify])
+def test_a_keyword_of_the_launch_does_not_hide_a_parameter_of_the_kernel(caller):
+    got = []
+
+    async def transpose(core, x, dim=0, *, kind="row"):
+        got.append((dim, kind, core.task_dim))
+
+    x = np.zeros(3)
+    for setting, text in (("dim", 4), ("kind", "BLOCK")):
+        message = rf"^{setting}={text!r} is an argument of mlusim\.{caller.__name__} itself, and transpose has a param"
+        with pytest.raises(InputError, match=message):
+            caller(transpose, x, **{setting: text})
+    caller(transpose, x, 1, dim=8)
+    caller(functools.partial(transpose, kind="column"), x, 1, kind="BLOCK", dim=2)
+    assert {item[:2] for item in got} == {(1, "row"), (1, "column")}
+    assert {item[2] for item in got} == {8, 2}
