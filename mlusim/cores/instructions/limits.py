@@ -77,6 +77,8 @@ def _instead(instruction: Instruction, missing: Sequence[str]) -> str:
     """Return the remedy for a call without its last operand: a result in a register, or in the place of a source."""
     if missing != [instruction.operands[-1].name]:
         return ""
+    if instruction.name == "reduce_sum":
+        return "; it sums each 128 B of src by itself; `await core.sum(src)` returns the sum of all elements"
     if instruction.group == "Reductions":
         # As `await core.sum(src)`, which a board can do for few instructions.
         return "; its result is stored in dst, in NRAM: pass both, then read it with `await core.load(dst[0])`"

@@ -24,6 +24,7 @@ from mlusim.cores.instructions.record import (
     Match,
     Operand,
     Runs,
+    same_size,
 )
 from mlusim.dtypes import INT32, UINT8, UINT16, UINT32
 from mlusim.units import ceil_div
@@ -102,6 +103,16 @@ def one_element(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> s
     return "" if operands[0].size else "dst needs one element"
 
 
+def _line_sums(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    """Check that the result has the source's size."""
+    complaint = same_size(operands, attributes)
+    return (
+        f"{complaint}, as the sum of each 128 B is stored at its place; for one sum of all, use sum"
+        if complaint
+        else ""
+    )
+
+
 def _first_element(result: Extent, _source: Extent) -> Runs:
     return Runs(result.itemsize)
 
@@ -157,6 +168,7 @@ REDUCTIONS: list[Instruction] = [
         _reduce_lines,
         "dst[n] src[n] n",
         types=FLOATS,
+        geometry=_line_sums,
         writes=_first_of_lines,
         marks=_line_marks,
     ),

@@ -67,6 +67,14 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
             lambda core, t: core.max(t),
             r"max\(dst, src\): missing src; its result is stored in dst, in NRAM: pass both, then read it with `await",
         ),
+        (
+            lambda core, t: core.reduce_sum(t),
+            r"reduce_sum\(dst, src\): missing src; it sums each 128 B of src by itself; `await core\.sum\(src\)`",
+        ),
+        (
+            lambda core, t: core.reduce_sum(t[:1], t),
+            r"reduce_sum of .*: operands must have the same number of elements, as the sum of each 128 B .* use sum$",
+        ),
         (lambda core, t: core.sum(3), r"sum\(dst, src\): src is a view, not 3$"),
         (lambda core, t: core.add(t, t, t, t), r"add\(dst, src0, src1\) takes 3 arguments, not 4$"),
         (lambda core, t: core.add(t, t, source=t), r"add\(dst, src0, src1\) has no argument 'source'"),
