@@ -11,7 +11,7 @@ import click
 
 from mlusim.cli.help_format import Option, SectionedCommand, Sections
 from mlusim.cli.kernel_completion import setting_names
-from mlusim.cli.option_types import ELEMENT_TYPE, GRID, OPERATIONS, SHAPE, Kinds, assignment, complete_assignment
+from mlusim.cli.option_types import ELEMENT_TYPE, GRID, KERNEL_SHAPE, OPERATIONS, Kinds, assignment, complete_assignment
 from mlusim.cli.options import COMPILE_OPTIONS, compile_options, seed_option
 from mlusim.errors import InputError, it_has
 
@@ -23,7 +23,7 @@ METAVAR = "FILE.py:KERNEL"
 
 shape_option = click.option(
     "--shape",
-    type=SHAPE,
+    type=KERNEL_SHAPE,
     metavar="SHAPE",
     help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
     "file, pointers to const are inputs, and other pointers are outputs.",

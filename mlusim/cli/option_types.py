@@ -91,6 +91,22 @@ class Shape(ParamType):
         return extents
 
 
+class KernelShape(Shape):
+    """The shape of a kernel's tensors; one tensor's own shape is an argument of `--arg`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return a tuple of the extents."""
+        name, equals, shape = value.partition("=") if isinstance(value, str) else ("", "", "")
+        if equals and name:
+            self.fail(
+                f"{value!r} names a tensor, but --shape is that of all tensors without --arg; for an output pass --arg "
+                f"{name}=float32:{shape}, for a random input --arg {name}=random:float32:{shape}",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
 class DeviceName(ParamType):
     """A board: the name of a preset, or a TOML file."""
 
@@ -204,6 +220,7 @@ class FileName(ParamType):
 
 
 SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE, SIZE = Shape(), Integers(), DeviceName(), ElementType(), Size()
+KERNEL_SHAPE = KernelShape()
 GRID = Grid()
 OPERATIONS = Operations()
 FILE, DIRECTORY = FileName(), FileName("directory", writes=True)

@@ -109,6 +109,12 @@ def test_a_file_with_one_kernel_needs_no_name(home):
     )
 
 
+def test_the_shape_of_one_tensor_is_an_argument(home):
+    text = mlusim("run", "k.py:add", "--shape", "100", "--shape", "out=10,2", code=2)
+    assert "'out=10,2' names a tensor, but --shape is that of all tensors without --arg" in text
+    assert "for an output pass --arg out=float32:10,2, for a random input --arg out=random:float32:10,2" in text
+
+
 def test_a_coding_line_gives_the_encoding_of_a_kernel_file(home):
     text = KERNELS.replace("core.add(a[:n], a[:n], b[:n])", "core.add(a[:n], a[:n], b[:n])  # 加法")
     (home / "zh.py").write_bytes(f"# coding: gbk\n{text}".encode("gbk"))
