@@ -62,8 +62,8 @@ _LAUNCH = re.compile(
 _CONFIGURATION = re.compile(
     r"error: no matching function for call to [\u2018']launcher(?:\(const char ?\[\d+\], (.*)\))?[\u2019'].*"
 )
-# The type of a launch's argument, and an option of g++ that mlusim does not set.
-_DECAYED = re.compile(r"std::decay<[^\u2018\u2019]*>::type\u2019 \{aka \u2018([^\u2019]*)\u2019\}")
+# The type of a launch's argument, as the headers name it, and an option of g++ that mlusim does not set.
+_DECAYED = re.compile(r"std::decay<([^<>]*)>::type(?:(\u2019) \{aka \u2018[^\u2019]*\u2019\})?")
 _PERMISSIVE = " [-fpermissive]"
 _RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[\u2018'](.+?) \(\*\)\(.*")
 # An argument of a launch of a template, counted from 0.
@@ -99,7 +99,7 @@ def compiler_text(text: str, path: Path) -> str:
     shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
     words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
     notes = "".join(f"\nnote: {word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
-    shown = _DECAYED.sub("\\1\u2019", shown.replace(_PERMISSIVE, ""))
+    shown = _DECAYED.sub(r"\1\2", shown.replace(_PERMISSIVE, ""))
     shown = _FOREIGN_TYPE.sub(" (a type of the vendor's libraries, which are not simulated)", shown)
     shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
     shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)

@@ -156,6 +156,9 @@ class _Rewriter:
             self._source.replace(position, position, "")
         elif token.text == ENTRY_WORD:
             self._entry(position)
+        elif token.text == "static" and _is_specialisation(self._source, position):
+            # Its linkage is its template's. Clang, on which the vendor's compiler is based, ignores the word.
+            self._source.replace(position, position, "")
         elif token.text == "decltype":
             self.arrays.rewrite_type(position)
         elif token.text in _ASSEMBLY:
@@ -272,6 +275,11 @@ def _assembly(source: Source, position: int) -> None:
     named = [name for name in dict.fromkeys(_NAMED_OPERAND.findall(text)) if name in operands]
     call = ", ".join([f'"{text}"', *(operands[name] for name in named)])
     source.replace(position, close, f"__mlusim_assembly({call})")
+
+
+def _is_specialisation(source: Source, position: int) -> bool:
+    start = source.start_of_statement(position)
+    return [token.text for token in source.tokens[start : start + 3]] == ["template", "<", ">"]
 
 
 def _until(tokens: list[Token], ends: tuple[str, ...]) -> list[Token]:

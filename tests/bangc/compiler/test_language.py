@@ -134,6 +134,17 @@ def test_the_use_of_an_undefined_variable_is_an_error_at_its_line(
         run_program(bangc.compile(file, compiler=compiler), Device())
 
 
+@pytest.mark.parametrize("word", ["static __mlu_func__", "__mlu_func__ static inline"])
+def test_a_specialisation_may_be_static(word: str, tmp_path: Path) -> None:
+    file = tmp_path / "special.mlu"
+    file.write_text(
+        "#include <bang.h>\ntemplate <class T> static __mlu_func__ int f(T x) { return 1; }\n"
+        f"template <> {word} int f<float>(float x) {{ return 2; }}\n"
+        "__mlu_entry__ void k(int *y) { if (__is_ipu()) y[0] = f(1) + 10 * f(1.0f); }\n"
+    )
+    assert mlusim.run(bangc.compile(file)["k"], Output(1, "int32"), dim=1, kind="BLOCK").output == [21]
+
+
 @pytest.mark.parametrize(
     ("word", "use"),
     [
