@@ -108,7 +108,12 @@ def check_log(
     return Report(
         name=name or ", ".join(dict.fromkeys(launch.kernel for launch in log.launches)) or "nothing",
         board=board.name,
-        findings=tuple(finding for finding in sort_findings(findings) if not _is_used_elsewhere(run, finding)),
+        findings=tuple(
+            finding
+            for finding in sort_findings(findings)
+            # A path that did not run may use them.
+            if finding.kind not in ("unused", "unread") or not run.may_use(finding.fields["buffer"])
+        ),
         tensors=tuple(uses),
         balance=balance_of(run, board) if log.tasks else None,
         traffic=tuple(traffic_of(run)),
@@ -118,11 +123,6 @@ def check_log(
         records=len(log),
         tasks=len(log.tasks),
     )
-
-
-def _is_used_elsewhere(run: Run, finding: Finding) -> bool:
-    """Return whether a finding is on a buffer or result without use that a path which did not run may use."""
-    return finding.kind in ("unused", "unread") and run.may_use(finding.fields["buffer"])
 
 
 def sort_findings(findings: Iterable[Finding]) -> list[Finding]:

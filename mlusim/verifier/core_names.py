@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from mlusim.verifier.source_file import Lines, SourceLine, source_file
+from mlusim.verifier.source_file import SourceLine, source_file
 
 # Methods of a core that other objects hardly have.
 _OF_CORE = re.compile(r"memcpy\w*|sync\w*|atomic_\w+|write_zero|lock|unlock")
@@ -20,12 +20,8 @@ def core_at(at: SourceLine) -> str:
     names = _names("".join(linecache.getlines(at.file)))
     if at.line in names:
         return names[at.line]
-    first, last = _function(at)
+    first, last = source_file(at.file).function(at.line)[0]
     return next((name for line, name in names.items() if first <= line <= last), _USUAL)
-
-
-def _function(at: SourceLine) -> Lines:
-    return source_file(at.file).function(at.line)[0]
 
 
 @lru_cache(maxsize=64)

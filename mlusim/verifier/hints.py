@@ -8,8 +8,8 @@ import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.log import NONE, SYNC
-from mlusim.verifier.accesses.geometry import geometry_of, group_rows, overlap
+from mlusim.log import SYNC
+from mlusim.verifier.accesses.geometry import geometry_of, overlap
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order.happens_before import Order
@@ -102,7 +102,7 @@ def find_redundant(run: Run) -> list[Finding]:
     findings = []
     unawaited = len(_unawaited(order))
     for lines in _groups_of_lines(run):
-        if any(_is_in_a_single_turn(run, line) for line in lines) or _hands_over(run, lines):
+        if any(_is_in_a_single_turn(run, line) for line in lines):
             continue
         without = order.without([*dropped, *lines])
         if len(_unawaited(without)) > unawaited or _needed(run.but(order=without)):
@@ -132,13 +132,17 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
     # Exclude lines with other records: those operations block by themselves and cannot be removed.
     lines = np.setdiff1d(columns["line"][is_sync], columns["line"][~is_sync])
     rounds = [positions for _, positions in order.rounds]
-    # What a barrier is for, only several tasks show, one of which writes memory of all.
+    # What a barrier is for, only several tasks show that write memory of all, and do not read there what they wrote.
     of_all = run.accesses.where(np.flatnonzero((run.space.shared & ~run.space.read_only)[run.accesses.alloc]))
-    work, writes = (set(order.task_of[of_all.record[rows]].tolist()) for rows in (of_all.alloc >= 0, of_all.write))
+    kept = np.intersect1d(of_all.alloc[of_all.write], of_all.alloc[~of_all.write])
+    work, writes, reads = (
+        set(order.task_of[of_all.record[rows]].tolist())
+        for rows in (of_all.alloc >= 0, of_all.write, ~of_all.write & np.isin(of_all.alloc, kept))
+    )
     barriers = set(columns["line"][ops_among(run.log, BARRIERS)[columns["op"]]].tolist())
     for positions in rounds:
         tasks = {*order.task[positions].tolist()}
-        if len(tasks & work) > 1 and tasks & writes:
+        if len(tasks & work) > 1 and tasks & writes and not tasks & reads & writes:
             barriers.difference_update(order.line[positions].tolist())
     lines = np.setdiff1d(lines, [*barriers]).tolist()
     together: list[set[int]] = []
@@ -160,24 +164,6 @@ def _is_in_a_single_turn(run: Run, line: int) -> bool:
     file, number, _ = run.log.lines[line]
     loops = source_file(file).loops_around(number)
     return bool(loops) and int(np.bincount(run.order.task[run.order.line == line]).max()) == 1
-
-
-def _hands_over(run: Run, lines: list[int]) -> bool:
-    """Return whether a task reads, after a barrier at one of these lines, bytes for all tasks that it wrote before.
-
-    With more tasks or rows, it may read those of another.
-    """
-    order, accesses, space = run.order, run.accesses, run.space
-    rows = np.flatnonzero((space.shared & ~space.read_only)[accesses.alloc])
-    position = order.position[accesses.record[rows]]
-    passed = np.searchsorted(np.flatnonzero(order.is_barrier & np.isin(order.line, lines)), position)
-    names = ("alloc", "low", "high")
-    _, part, _ = group_rows(order.task[position], *(getattr(accesses, name)[rows] for name in names))
-    write = accesses.write[rows]
-    written, read = np.full(len(rows), len(order.record)), np.full(len(rows), NONE)
-    np.minimum.at(written, part[write], passed[write])
-    np.maximum.at(read, part[~write], passed[~write])
-    return bool((written < read).any())
 
 
 def _needed(run: Run) -> bool:

@@ -105,18 +105,15 @@ class Run:
         """Return whether a call that no task reached, in a function that one has entered, names a buffer or tensor."""
         named = re.compile(rf"\b{re.escape(name)}\b(?!\.)")
         functions = {(file, source_file(file).function(line)[0]) for file, line, _ in self.log.lines}
+        reached = {line[:2] for line in self.log.lines}.union(*self.log.calls.values())
         return any(
             first <= line <= last
-            and (file, line) not in self._reached
+            and (file, line) not in reached
             and (called.startswith(("__", ".")) and called != ".alloc")
             and named.search(SourceLine(file, line).source) is not None
             for file, (first, last) in functions
             for line, called in source_file(file).calls
         )
-
-    @cached_property
-    def _reached(self) -> set[tuple[str, int]]:
-        return {line[:2] for line in self.log.lines}.union(*self.log.calls.values())
 
     def site(self, record: int, role: str) -> Site:
         """Return an operation as a site of a finding, with the lane on which it runs."""

@@ -163,7 +163,7 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     if len(wrongly) < len(structural):
         # What tasks exchange through the other tensor is wrong.
         return True
-    if any(finding.fields.get("exchanges") or finding.fields.get("repeats") for finding in wrongly):
+    if any(finding.fields.get("repeats") for finding in wrongly):
         # What tasks exchange, or keep from one iteration to the next, is wrong, too.
         return True
     writer = {site.at for site in wrong.sites[:1]}

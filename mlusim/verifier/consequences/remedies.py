@@ -118,7 +118,7 @@ def _wrong_index(cause: Finding, _: Finding) -> tuple[str, ...] | None:
 def _exchanged(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A copy reads what nothing has written, and replaces what others write."""
     at = exchanged(cause, consequence)
-    if not at or "exchange " in cause.remedy:
+    if not at:
         return None
     what = consequence.fields.get("tensor", consequence.fields.get("buffer"))
     why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {what}"

@@ -70,7 +70,7 @@ def announced(pair: Pair) -> list[str]:
         return _flag_of_each_store(run, flags, looks, begins, store)
     known = run.handshakes.known_tasks(ends)
     if known and order.task[begins] not in known:
-        others = " and ".join(_name(run, task) for task in sorted(known))
+        others = " and ".join(str(owner_of(run.log.tasks[task])["task"]) for task in sorted(known))
         waits = f"{late.task} waits for an atomic of {others}, but not of {store.task}"
         return [wrong_part(pair.buffer, (store, late), waits)]
     if order.line[following[0]] not in order.line[earlier]:
@@ -90,10 +90,6 @@ def atomic_like_others(pair: Pair) -> list[str]:
         return []
     atomic = run.site(int(records[0]), "writes")
     return [f"update {pair.buffer} at {one.location} by {atomic.operation}, as at {atomic.location}"]
-
-
-def _name(run: Run, task: int) -> str:
-    return str(owner_of(run.log.tasks[task])["task"])
 
 
 def _announces(pair: Pair, atomic: int) -> bool:

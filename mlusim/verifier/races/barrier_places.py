@@ -30,8 +30,8 @@ def barrier_moved(pair: Pair, sync: str) -> list[str]:
     if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
         return []
     before = source.line_passed_by_all(loop, second.line)
-    passed = [_lines_of_barriers(pair.run, position) for position in (first, last)]
-    if len(passed[0]) > len(passed[1]):
+    inner = [sorted(source.loops_around(line))[-1:] for _, line, _ in pair.sources]
+    if len(_lines_of_barriers(pair.run, first, inner[0])) > len(_lines_of_barriers(pair.run, last, inner[1])):
         who = "memory cores" if second.task == "memory core" else "cores"
         return [f"{second.call(f'{sync}()')} in the {who}, before {location_of(barrier.file, before)}"]
     if before == barrier.line or loop < barrier.line < before:
@@ -82,7 +82,7 @@ def on_both_paths(pair: Pair) -> str:
     loops = [source.loops_around(number) for number in (line, other)]
     reached = other if other in passed[1] else source.line_before_conditions(other, line)
     if (reached == other and other not in passed[1]) or any(
-        _has_barrier(run, position, loops) for position, loops in zip((first, last), loops, strict=True)
+        _lines_of_barriers(run, position, loops) for position, loops in zip((first, last), loops, strict=True)
     ):
         return ""
     end = max((loop[1] for loop in loops[0]), default=line)
@@ -148,16 +148,8 @@ def _passed_by_all_alike(run: Run, position: int, file: str) -> set[int]:
     return {log.lines[code][1] for code in codes if log.lines[code][0] == file}
 
 
-def _lines_of_barriers(run: Run, position: int) -> set[int]:
-    """Return the lines of the barriers that a task passes in the innermost loop around an operation."""
-    at, order = run.line_at(position), run.order
-    begin, end = max(source_file(at.file).loops_around(at.line), default=(0, 0))
-    lines = (run.line_at(barrier) for barrier in _barriers(order, int(order.task[position])).tolist())
-    return {line.line for line in lines if line.file == at.file and begin <= line.line <= end}
-
-
-def _has_barrier(run: Run, position: int, loops: list[tuple[int, int]]) -> bool:
-    """Return whether the task of an operation passes a barrier at a line in one of the loops around it."""
+def _lines_of_barriers(run: Run, position: int, loops: list[tuple[int, int]]) -> set[int]:
+    """Return the lines of the barriers in some loops around an operation that its task passes."""
     log, order = run.log, run.order
     lines = {log.lines[code][1] for code in order.line[_barriers(order, int(order.task[position]))].tolist()}
-    return any(loop[0] <= line <= loop[1] for loop in loops for line in lines)
+    return {line for line in lines for begin, end in loops if begin <= line <= end}

@@ -81,7 +81,6 @@ class Gaps:
                 "end_byte": int(stops[-1]),
                 "of_bytes": allocation.nbytes,
                 "beside_bytes": beside_bytes,
-                "exchanges": self._exchanges(),
                 "repeats": nearest is not None and self._is_repeated(nearest),
             },
         )
@@ -98,16 +97,6 @@ class Gaps:
         own = self.rows[task & (line_of[accesses.record[self.rows]] == line_of[accesses.record[row]])]
         own = own[accesses.write[own]]
         return len(own) > 1 and len(np.unique(accesses.low[own])) == 1
-
-    def _exchanges(self) -> bool:
-        """Return whether tasks read what other tasks have written."""
-        accesses = self.run.accesses
-        shared = np.array([record.memory in ("gdram", "sram") for record in self.run.log.allocations], bool)
-        rows = np.flatnonzero(shared[accesses.alloc])
-        both = np.intersect1d(accesses.alloc[rows[accesses.write[rows]]], accesses.alloc[rows[~accesses.write[rows]]])
-        rows = rows[np.isin(accesses.alloc[rows], both)]
-        task = self.run.order.task_of[accesses.record[rows]]
-        return any(len(np.unique(task[accesses.alloc[rows] == alloc])) > 1 for alloc in both.tolist())
 
     def _writer_beside(self, first_byte: int) -> int | None:
         """Return the row of a write to the byte before the first gap, or behind it; else of the nearest write."""

@@ -123,21 +123,16 @@ def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding
 def _with_copies(run: Run, finding: Finding, reads: Sequence[UninitialisedRead]) -> Finding:
     """Add the lines of the copies that read the buffer before anything writes any of it, even without effect."""
     columns, log, accesses = run.columns, run.log, run.accesses
-    lines = set()
+    lines, buffer = set(), (finding.fields["buffer"], finding.fields["memory"], finding.sites[0].file)
     for read in reads:
         allocation, (file, line, _) = log.allocations[read.alloc], log.lines[int(columns["line"][read.record])]
-        buffer = allocation.name, allocation.memory
-        if line in lines or (*buffer, file) != (*_names(finding), finding.sites[0].file):
+        if line in lines or (allocation.name, allocation.memory, file) != buffer:
             continue
         if is_copy(log.ops[int(columns["op"][read.record])], int(columns["pipe"][read.record])):
             earlier = accesses.write & (accesses.alloc == read.alloc) & (accesses.record < read.record)
             if not earlier.any():
                 lines.add(line)
     return replace(finding, fields=finding.fields | {"copied_lines": sorted(lines)})
-
-
-def _names(finding: Finding) -> tuple[str, str]:
-    return finding.fields["buffer"], finding.fields["memory"]
 
 
 def _wrong_parts(
