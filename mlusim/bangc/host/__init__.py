@@ -3,6 +3,7 @@
 Execution:
   program                  runs `main`; `own_process`: in a process of its own
   cnrt                     the functions of CNRT and CNDRV
+  host_time                the host's time for launches, between notifiers
   memory                   functions that allocate, copy and set memory; `copies_3d`: the rows of 3-D copies
 
 Checks:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.bangc.calls.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.compiler.debug_lines import SourceLine
+from mlusim.bangc.host.host_time import HostTime
 from mlusim.bangc.host.memory import ProgramMemory
 from mlusim.bangc.host.missing_waits import MissingWaits
 from mlusim.errors import InputError, KernelError
-from mlusim.hardware.host_launch import host_launch_us
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -35,15 +35,13 @@ class _Placed(NamedTuple):
 
     Attributes:
         order: number of placements before it.
-        time_ps: when it took effect.
-        launches: number of launches of the program so far, in all queues.
-        idle: whether the host had waited for all launches of its queue.
+        time_ps: when it took effect, without the host's time.
+        launches: number of launches of the program whose delay by the host it shares.
     """
 
     order: int
     time_ps: int
     launches: int
-    idle: bool
 
 
 class Cnrt(ProgramMemory):
@@ -52,12 +50,14 @@ class Cnrt(ProgramMemory):
     Attributes:
         queued: the launches of each queue, by its handle; 0 is the default queue.
         waits: what the program has not waited for.
+        host_time: the host's time for launches.
     """
 
     def __init__(self, device: Device, block: Callable[[int], tuple[int, int] | None]) -> None:
         super().__init__(device, block)
         self.queued: dict[int, list[Any]] = {}
         self.waits = MissingWaits(device.log)
+        self.host_time = HostTime(device.board)
         self._queues: dict[int, Any] = {}
         self._notifiers: dict[int, _Placed | None] = {}
         self._placements = 0
@@ -100,6 +100,11 @@ class Cnrt(ProgramMemory):
         self.write(target, "<Q", handle)
         return 0
 
+    def cnrtMemcpy(self, dst: int, src: int, size: int, direction: int) -> int:
+        if "Async" not in self.call[0]:
+            self.cnrtQueueSync(0)
+        return super().cnrtMemcpy(dst, src, size, direction)
+
     def cnrtMemcpyAsync(self, dst: int, src: int, size: int, queue: int, direction: int) -> int:
         if direction in self._queues:
             raise InputError(
@@ -125,7 +130,9 @@ class Cnrt(ProgramMemory):
     def cnrtQueueSync(self, handle: int) -> int:
         self.queue(handle)
         self.device.synchronize()
-        self._waited[handle] = len(self.queued.get(handle, []))
+        own = self.queued.get(handle, [])
+        self.host_time.waited(launch.index for launch in own[self._waited.get(handle, 0) :])
+        self._waited[handle] = len(own)
         return 0
 
     def mlusim_host_function(self, handle: int, *_: int) -> int:
@@ -135,8 +142,8 @@ class Cnrt(ProgramMemory):
         return 0
 
     def cnrtSyncDevice(self) -> int:
-        self.device.synchronize()
-        self._waited = {queue: len(launches) for queue, launches in self.queued.items()}
+        for handle in (0, *self._queues):
+            self.cnrtQueueSync(handle)
         return 0
 
     def cnrtNotifierCreate(self, target: int, *_: Any) -> int:
@@ -162,8 +169,9 @@ class Cnrt(ProgramMemory):
         own, launches = self.queued.get(queue, []), self.device.log.launches
         idle = self._waited.get(queue, 0) == len(own)
         # On an idle queue it takes effect at once, after what other queues have done.
+        last = len(launches) if idle else own[-1].index + 1
         ends = [launch.end_ps for launch in launches] if idle else [launches[launch.index].end_ps for launch in own]
-        self._notifiers[notifier] = _Placed(self._placements, max(ends, default=0), len(launches), idle)
+        self._notifiers[notifier] = _Placed(self._placements, max(ends, default=0), last)
         self._placements += 1
         return 0
 
@@ -192,12 +200,9 @@ class Cnrt(ProgramMemory):
                 f"{self.call[0]} between two notifiers: {wrong}; call cnrtPlaceNotifier for the first before the "
                 "launch, and for the second after it"
             )
-        # On an idle queue, the first notifier takes effect before the host has launched the kernel; launches that
-        # follow are queued while their predecessors run.
-        board = self.device.board
-        launches = first.idle and last.launches > first.launches
-        host_us = host_launch_us(board.name, board.family) if launches else 0.0
-        self.write(target, "<f", ((last.time_ps - first.time_ps) / PS_PER_US + host_us) / microseconds)
+        delays_ps = [0, *self.host_time.delays_ps(self.device.log.launches)]
+        host_ps = delays_ps[last.launches] - delays_ps[first.launches]
+        self.write(target, "<f", (last.time_ps - first.time_ps + host_ps) / PS_PER_US / microseconds)
         return 0
 
     def _check_notifier(self, handle: int) -> None:

@@ -254,6 +254,7 @@ class Program:
         made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
         self.device.log.launches[made.index].launched_at = f"{Path(file_at(file)).name}:{line}"
         self._cnrt.queued.setdefault(queue, []).append(made)
+        self._cnrt.host_time.launched()
         self._cnrt.waits.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
         return 0
 
