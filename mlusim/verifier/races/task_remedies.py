@@ -32,6 +32,9 @@ from mlusim.verifier.source_file import SourceLine, location_of, locations_of, s
 
 ONE_TASK = "let one task alone write them"
 _OWN_BYTES = "give each task bytes of its own"
+# The number of a cluster within its job, and what numbers the tasks of the whole grid instead.
+_CLUSTER_ID = re.compile(r"\b(?:cluster_id|clusterId)\b")
+_TASK_IDS = {"cluster_id": "task_id and task_dim", "clusterId": "taskId and taskDim"}
 _IS_MEMORY_CORE = re.compile(r"\b(?:is_memory_core|__is_mpu)\b")
 
 
@@ -352,6 +355,19 @@ def _split_at(pair: Pair) -> str:
     return f"{_OWN_BYTES}: see the bounds of the loop at {loops.pop()}" if divides else _OWN_BYTES
 
 
+def _by_task_id(pair: Pair, kind: str) -> list[str]:
+    """Return the remedy for tasks at the same place of two jobs, in a kernel that numbers its work by cluster."""
+    jobs = pair.run.order.job
+    places = {sum(jobs[other] == jobs[task] for other in range(task)) for task in pair.tasks}
+    file, line, _ = pair.sources[0]
+    first, last = source_file(file).function(line)[0]
+    for at in (SourceLine(file, number) for number in range(first, last + 1) if len(places) == 1):
+        if found := _CLUSTER_ID.search(at.source):
+            inside = f"{found[0]} at {at.location} counts within one {kind} job, so every job does the same work"
+            return [f"number the work by {_TASK_IDS[found[0]]}: {inside}"]
+    return []
+
+
 def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:
     """Return what `TaskRemedies.of` does for tasks of different launches, with the lines of the host for both."""
     first, second = launched_at
@@ -370,7 +386,8 @@ def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:
 
 def _between_jobs(pair: Pair, kind: str, special: list[str], general: list[str]) -> tuple[str, str, list[str]]:
     """Return what `TaskRemedies.of` does for tasks of different jobs of a launch; `kind`: its task type."""
-    choices = [*special, _split_at(pair), *general, "split the kernel into two launches on one queue"]
+    choices = [*special, *_by_task_id(pair, kind), _split_at(pair), *general]
+    choices.append("split the kernel into two launches on one queue")
     if kind == "BLOCK":
         return "", "BLOCK tasks are not ordered, not even those that share a core", choices
     choices.append("launch both tasks in one job: a union of more clusters")

@@ -306,3 +306,28 @@ def test_a_barrier_stands_before_tasks_return(waits):
         assert f", after test_task_remedies.py:{line + 5} and before test_task_remedies.py:{line + 8}\n" in (
             the_only_error(kernel, *arguments, dim=4).remedy
         )
+
+
+def test_work_that_is_numbered_within_each_job_is_numbered_by_task_instead():
+    x = np.random.default_rng(0).standard_normal((40, 64), np.float32)
+    given = {"reference": lambda x: 2 * x, "kind": "UNION1", "dim": 16}
+
+    async def doubled(core, x, out, by_task=False):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(64, x.dtype)
+        first, step = core.cluster_id * core.core_dim + core.core_id, core.cluster_dim * core.core_dim
+        if by_task:
+            first, step = core.task_id, core.task_dim
+        for row in range(first, x.shape[0], step):
+            await core.memcpy(tile, x[row])
+            core.add(tile, tile, tile)
+            await core.memcpy(out[row], tile)
+
+    finding = the_only_error(doubled, x, Output.like(x), **given)
+    place = at(doubled, "first, step = core.cluster")
+    assert finding.remedy.partition("\n")[0] == (
+        f"number the work by task_id and task_dim: cluster_id at {place} counts within one UNION1 job, so every job does "
+        "the same work"
+    )
+    mlusim.verify(doubled, x, Output.like(x), by_task=True, **given).check()
