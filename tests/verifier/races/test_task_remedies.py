@@ -327,7 +327,7 @@ def test_work_that_is_numbered_within_each_job_is_numbered_by_task_instead():
     finding = the_only_error(doubled, x, Output.like(x), **given)
     place = at(doubled, "first, step = core.cluster")
     assert finding.remedy.partition("\n")[0] == (
-        f"number the work by task_id and task_dim: cluster_id at {place} counts within one UNION1 job, so every job does "
-        "the same work"
+        f"number the work by task_id and task_dim: cluster_id at {place} counts within one UNION1 job, so every job "
+        "does the same work"
     )
     mlusim.verify(doubled, x, Output.like(x), by_task=True, **given).check()
