@@ -132,7 +132,7 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
     # Exclude lines with other records: those operations block by themselves and cannot be removed.
     lines = np.setdiff1d(columns["line"][is_sync], columns["line"][~is_sync])
     rounds = [positions for _, positions in order.rounds]
-    # What a barrier is for, only several tasks show that write memory of all, and do not read there what they wrote.
+    # A barrier can be judged only if several tasks write shared memory, and do not read there what they wrote.
     of_all = run.accesses.where(np.flatnonzero((run.space.shared & ~run.space.read_only)[run.accesses.alloc]))
     kept = np.intersect1d(of_all.alloc[of_all.write], of_all.alloc[~of_all.write])
     work, writes, reads = (
