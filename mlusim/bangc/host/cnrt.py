@@ -200,9 +200,9 @@ class Cnrt(ProgramMemory):
                 f"{self.call[0]} between two notifiers: {wrong}; call cnrtPlaceNotifier for the first before the "
                 "launch, and for the second after it"
             )
-        delays_ps = [0, *self.host_time.delays_ps(self.device.log.launches)]
-        host_ps = delays_ps[last.launches] - delays_ps[first.launches]
-        self.write(target, "<f", (last.time_ps - first.time_ps + host_ps) / PS_PER_US / microseconds)
+        launches = self.device.log.launches
+        before_ps, host_ps = (self.host_time.delay_ps(launches, each.launches) for each in (first, last))
+        self.write(target, "<f", (last.time_ps - first.time_ps + host_ps - before_ps) / PS_PER_US / microseconds)
         return 0
 
     def _check_notifier(self, handle: int) -> None:

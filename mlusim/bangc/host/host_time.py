@@ -24,6 +24,9 @@ class HostTime:
         # For each launch, those that the host has waited for since the launch before.
         self._waited: list[list[int]] = []
         self._since: list[int] = []
+        # When the last launch was called, and the delay of the first 0, 1, 2, ... launches.
+        self._called_ps = -self._call_ps
+        self._delays_ps = [0]
 
     def launched(self) -> None:
         """Note a launch."""
@@ -34,13 +37,12 @@ class HostTime:
         """Note that the host has waited for launches, by index."""
         self._since += launches
 
-    def delays_ps(self, launches: Sequence[LaunchRecord]) -> list[int]:
-        """Return for each launch how much later than without the host's time it starts and ends."""
-        delays: list[int] = []
-        delay_ps = called_ps = 0
-        for number, (launch, waited) in enumerate(zip(launches, self._waited, strict=True)):
-            ended_ps = max((launches[index].end_ps + delays[index] for index in waited), default=0)
-            called_ps = max(called_ps + (self._call_ps if number else 0), ended_ps)
-            delay_ps = max(delay_ps, called_ps + self._start_ps - launch.start_ps)
-            delays.append(delay_ps)
-        return delays
+    def delay_ps(self, launches: Sequence[LaunchRecord], number: int) -> int:
+        """Return how much later than without the host's time the first `number` launches end; they have run."""
+        delays_ps = self._delays_ps
+        new = slice(len(delays_ps) - 1, number)
+        for launch, waited in zip(launches[new], self._waited[new], strict=True):
+            ended_ps = max((launches[index].end_ps + delays_ps[index + 1] for index in waited), default=0)
+            self._called_ps = max(self._called_ps + self._call_ps, ended_ps)
+            delays_ps.append(max(delays_ps[-1], self._called_ps + self._start_ps - launch.start_ps))
+        return delays_ps[number]

@@ -56,7 +56,7 @@ def delays_us(launches: list[LaunchRecord], waited: dict[int, list[int]]) -> lis
     for index in range(len(launches)):
         host.waited(waited.get(index, []))
         host.launched()
-    return [delay / PS_PER_US for delay in host.delays_ps(launches)]
+    return [host.delay_ps(launches, number + 1) / PS_PER_US for number in range(len(launches))]
 
 
 def test_long_launches_hide_the_host_except_that_of_the_first() -> None:
