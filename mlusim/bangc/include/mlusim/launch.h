@@ -19,6 +19,8 @@ struct LaunchType {
     static constexpr bool is_type = std::is_convertible<T, int>::value && !std::is_arithmetic<T>::value;
     template <class T, class = typename std::enable_if<is_type<T>>::type>
     LaunchType(T type) : number(int(type)) {}
+    // No template, which would be ambiguous: such a constant converts itself, too.
+    LaunchType(const ForeignConstant &type) : number(int(type.word)) {}
 };
 
 // The location and the parameters of a launch.
