@@ -21,7 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Rooms in the order of the arrows; a module may import from its own room and from those before it.
 ORDER = (
     ("arrays", "units", "errors", "processes", "progress", "version"),
-    ("files",),
+    ("files", "quantities"),
     ("dtypes",),
     ("inputs",),
     ("hardware",),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from mlusim.cli import console
@@ -11,7 +9,8 @@ from mlusim.cli.option_types import FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import print_with_provenance, provenance_of
 from mlusim.errors import InputError
-from mlusim.units import PS_PER_NS, PS_PER_S, PS_PER_US
+from mlusim.quantities import quantity
+from mlusim.units import PS_PER_NS
 
 _HELP = """\
 Show one core of a saved run at one moment: its buffers, the last writer of each, and the operations in flight.
@@ -24,7 +23,6 @@ Examples:
   mlusim run tin_shift --shape 2,8,64,196 --save-run run.zip
   mlusim inspect run.zip --at 2.5us --core 5
 """
-_UNITS = {"": PS_PER_NS, "ps": 1, "ns": PS_PER_NS, "us": PS_PER_US, "ms": 1000 * PS_PER_US, "s": PS_PER_S}
 
 
 @click.command(help=_HELP)
@@ -46,7 +44,8 @@ def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None
 
 def time_ps(text: str) -> int:
     """Parse a time such as `1780` (nanoseconds) or `1.78us`; returns picoseconds. Raises `InputError`."""
-    match = re.fullmatch(r"\s*([\d ]+(?:\.\d+)?)\s*(ps|ns|us|ms|s|)\s*", text)
-    if match is None:
-        raise InputError(f"--at {text}: a time is a number of nanoseconds, or has a unit: 1780, 1.78us")
-    return round(float(match[1].replace(" ", "")) * _UNITS[match[2]])
+    bare = text.replace(" ", "")
+    try:
+        return round(quantity("time_ps", bare if bare[-1:].isalpha() else f"{bare}ns", whole=False))
+    except InputError:
+        raise InputError(f"--at {text}: a time is a number of nanoseconds, or has a unit: 1780, 1.78us") from None

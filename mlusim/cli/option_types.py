@@ -164,19 +164,16 @@ class Size(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of bytes."""
-        from mlusim.explore.axis_values import numbers
+        from mlusim.quantities import quantity
 
         if not isinstance(value, str):
             return int(value)
         if value.strip().startswith("-"):
             self.fail(f"{value} is negative: a size is 0 or more, such as 64KiB", param, ctx)
         try:
-            sizes = numbers("bytes", value)
+            return int(quantity("bytes", value))
         except InputError:
-            sizes = []
-        if len(sizes) != 1:
             self.fail(f"{value!r} is not a size such as 65536 or 64KiB", param, ctx)
-        return int(sizes[0])
 
 
 class Operations(ParamType):

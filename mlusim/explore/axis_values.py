@@ -25,23 +25,14 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, nearest, shown
 from mlusim.hardware import Board, board
+from mlusim.quantities import NUMBER, as_number, in_unit, units_of
 
 # More values are most likely a typing error.
 MAX_VALUES = 10_000
 
-_BINARY = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZES = {**_BINARY, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS: dict[str, dict[str, int]] = {
-    "bytes_per_s": {f"{name}/s": size for name, size in _SIZES.items()},
-    "bytes_per_core": _SIZES,
-    "bytes": _SIZES,
-    "hz": {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9},
-    "ps": {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9},
-}
-_NUMBER = r"(?P<{0}>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
-_ITEM = re.compile(_NUMBER.format("low") + rf"(?:\.\.{_NUMBER.format('high')}(?P<sign>[*+]){_NUMBER.format('step')})?")
+_ITEM = re.compile(NUMBER.format("low") + rf"(?:\.\.{NUMBER.format('high')}(?P<sign>[*+]){NUMBER.format('step')})?")
 
-_NO_STEP = re.compile(rf"{_NUMBER.format('low')}\.\.{_NUMBER.format('high')}")
+_NO_STEP = re.compile(rf"{NUMBER.format('low')}\.\.{NUMBER.format('high')}")
 
 
 def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
@@ -93,11 +84,11 @@ def _item_values(name: str, item: str, *, whole: bool) -> list[int | float]:
         )
 
     def value(part: str) -> Decimal:
-        return Decimal(match[part].replace("_", "")) * _unit_size(name, item, match[f"{part}_unit"])
+        return in_unit(name, item, match[part], match[f"{part}_unit"])
 
     low = value("low")
     if match["high"] is None:
-        return [_number(name, item, low, whole=whole)]
+        return [as_number(name, item, low, whole=whole)]
     if match["sign"] == "*":
         if match["step_unit"]:
             raise InputError(f"{name}: {shown(item)}: a factor has no unit: omit {match['step_unit']}")
@@ -105,7 +96,7 @@ def _item_values(name: str, item: str, *, whole: bool) -> list[int | float]:
     else:
         step = value("step")
     values = _range_values(name, item, low, value("high"), match["sign"], step)
-    return [_number(name, item, value, whole=whole) for value in values]
+    return [as_number(name, item, value, whole=whole) for value in values]
 
 
 def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
@@ -119,29 +110,6 @@ def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, 
     while low <= high:
         yield low
         low = low * step if sign == "*" else low + step
-
-
-def _unit_size(name: str, item: str, unit: str) -> int:
-    if not unit:
-        return 1
-    known = units_of(name)
-    if unit in known:
-        return known[unit]
-    takes = f"takes {', '.join(known)}" if known else "has no unit: write a bare number"
-    raise InputError(f"{name}: {shown(item)}: no unit {unit!r}: it {takes}")
-
-
-def units_of(name: str) -> dict[str, int]:
-    """Return the units accepted for a parameter's values, as multiples of its own unit."""
-    return next((units for ending, units in _UNITS.items() if name == ending or name.endswith(f"_{ending}")), {})
-
-
-def _number(name: str, item: str, value: Decimal, *, whole: bool) -> int | float:
-    if value == value.to_integral_value():
-        return int(value) if whole else float(value)
-    if whole:
-        raise InputError(f"{name}: {shown(item)} is {value.normalize():f}, and {name} takes whole numbers")
-    return float(value)
 
 
 def _example(name: str) -> str:

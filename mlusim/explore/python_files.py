@@ -8,7 +8,7 @@ import linecache
 import sys
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib import invalidate_caches
 from importlib.util import decode_source
 from pathlib import Path
@@ -89,7 +89,8 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
     sys.modules[module.__name__] = module
     _files_loading.append(path.name)
     try:
-        with importable_from(path):
+        # Standard output is for the results of a command.
+        with importable_from(path), redirect_stdout(sys.stderr):
             exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own kernel
     except InputError:
         raise

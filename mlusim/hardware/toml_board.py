@@ -1,7 +1,7 @@
 """User-defined boards from TOML files, and any board as TOML.
 
-The file is flat: its keys are the fields of `Board`, whose names end with the unit, and values are bare numbers. There
-are two additional keys and a table:
+The file is flat: its keys are the fields of `Board`, whose names end with the unit. A value is a number in that unit,
+or a string with a unit, such as "153.6 GB/s". There are two additional keys and a table:
 
   base = "mlu370-x4"          # a preset that provides all omitted values; without it, every field is required
   name = "half-x4"            # the board's name in reports; by default the file's name without .toml
@@ -28,6 +28,7 @@ from mlusim.files import read_text
 from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.inputs import as_path, check_is
+from mlusim.quantities import quantity, units_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -75,8 +76,7 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
             raise BoardError(f"{file}: [{key}]: a board file is flat; only [sources] is a table")
         if key not in _KINDS:
             raise BoardError(f"{file}: {_unknown(key)}")
-        if _KINDS[key] == "int" and isinstance(value, float) and value.is_integer():
-            table[key] = int(value)  # 614.4e9
+        table[key] = _value(file, key, value)
     table.setdefault("name", file.stem)
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
     missing = [key for key in _KINDS if key not in inherited and key not in table]
@@ -154,6 +154,19 @@ def _base(file: Path, name: object) -> Board | None:
         return find_preset(name)
     except BoardError as error:
         raise BoardError(f"{file}: base: {error.message}") from None
+
+
+def _value(file: Path, key: str, value: Any) -> Any:
+    """Return the value of a key as its field has it: a number also from a string with a unit; 614.4e9 is whole."""
+    whole = _KINDS[key] == "int"
+    if whole and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not (isinstance(value, str) and units_of(key)):
+        return value
+    try:
+        return quantity(key, value, whole=whole)
+    except InputError as error:
+        raise BoardError(f"{file}: {error.message}") from None
 
 
 def _unknown(key: str) -> str:

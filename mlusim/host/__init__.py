@@ -9,6 +9,7 @@ Arguments:
   arguments                kernel arguments as text, `Output` and `InOut`
   array_files              .npy and .npz files
   random_tensors           random tensors from a seed
+  kernel_keywords          keywords of a call, some of which are the kernel's
   argument_windows         the parts of tensors that a launch passes to its kernel
 
 During a run:

@@ -33,6 +33,7 @@ from mlusim.hardware import Board, board
 from mlusim.host.argument_windows import note_windows
 from mlusim.host.device_memory import DeviceMemory
 from mlusim.host.garbage import fewer_collections
+from mlusim.host.kernel_keywords import check_own_names
 from mlusim.host.run_end import check_deadlock, check_time
 from mlusim.host.stall_errors import line_of_the_host
 from mlusim.host.watchdog import Watchdog
@@ -147,13 +148,15 @@ class Device(DeviceMemory):
             queue: by default the device's own queue.
             settings: keyword arguments of the kernel.
 
-        Raises `LaunchError` if the board cannot run it, or the arguments do not match the kernel.
+        Raises `LaunchError` if the board cannot run it, or the arguments do not match the kernel; `InputError` for a
+        keyword of a launch that is also a parameter of the kernel.
         """
         if self._running:
             self._refuse_threads()
             raise LaunchError(
                 "launch inside a kernel: only the host launches kernels; call the other kernel with `await`"
             )
+        check_own_names(kernel, len(arguments), {"dim": dim, "kind": kind, "queue": queue}, Device.launch)
         clusters_of(kind, kernel_name(kernel))
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
         if queue is not None and getattr(queue, "chip", None) is not self._chip:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +10,12 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
-from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS, kernel_name, keyword_names, parameter_names
-from mlusim.errors import InputError, MlusimError, SimulatedTimeError, nearest, shown
+from mlusim.cores.tasks.launch_checks import kernel_name
+from mlusim.errors import InputError, MlusimError, SimulatedTimeError
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
+from mlusim.host.kernel_keywords import by_name, check_own_names
 from mlusim.host.steady.steady import check_steady, timed
 from mlusim.host.steady.watch import Watch
 from mlusim.inputs import as_array, check_operations, is_tensor
@@ -74,10 +73,10 @@ def run(
     Returns the result, with `outputs` by name, and `output` if there is exactly one. Raises what `Device.synchronize`
     raises and, with `check`, `VerificationError`, also in place of an error whose cause the checker finds.
     """
-    check_own_names(kernel, len(arguments), locals())
+    check_own_names(kernel, len(arguments), locals(), run)
     check_operations(theory_ops)
     check_steady(steady=steady, data=data, check=check)
-    placed, named = by_name(kernel, arguments, settings)
+    placed, named = by_name(kernel, arguments, settings, run)
 
     def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, Uploaded]:
         simulated = Device(
@@ -128,47 +127,6 @@ def synchronize(device: Device, *, check: bool) -> None:
         raise
 
 
-def check_own_names(kernel: Kernel, positional: int, own: Mapping[str, Any], caller: Callable[..., Any] = run) -> None:
-    """Raise `InputError` for a keyword that the kernel has, too, as a parameter not among the first `positional`.
-
-    `own` has the values of all parameters of `caller`, which takes such a keyword, so the kernel would not get it.
-    """
-    if not inspect.iscoroutinefunction(kernel):
-        return
-    bound = kernel.keywords if isinstance(kernel, partial) else {}
-    for name in [*inspect.signature(kernel).parameters][1 + positional :]:
-        parameter = inspect.signature(caller).parameters.get(name)
-        if (
-            name not in bound
-            and parameter
-            and parameter.kind is parameter.KEYWORD_ONLY
-            and own[name] is not parameter.default
-        ):
-            raise InputError(
-                f"{name}={shown(own[name])} is an argument of mlusim.{caller.__name__} itself, and "
-                f"{kernel_name(kernel)} has a parameter of that name, which would not get it: rename the kernel's, or "
-                "pass its value by position"
-            )
-
-
-def by_name(
-    kernel: Kernel, arguments: Sequence[Any], settings: Mapping[str, Any], caller: Callable[..., Any] = run
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a call by parameter: the positional ones, and the keyword-only ones.
-
-    `caller` is the function that was called, for the message of the `TypeError` about an unknown setting.
-    """
-    names = parameter_names(kernel, len(arguments))
-    if not settings or not inspect.iscoroutinefunction(kernel):  # the launch refuses what is not a kernel
-        return dict(zip(names, arguments, strict=True)), {}
-    _check_settings(kernel, names, settings, caller)
-    bound = inspect.signature(kernel).bind_partial(None, *arguments, **settings)
-    bound.apply_defaults()
-    placed = bound.args[1:]
-    named = {name: value for name, value in bound.kwargs.items() if name in settings}
-    return dict(zip(parameter_names(kernel, len(placed)), placed, strict=True)), named
-
-
 def launch(
     device: Device,
     kernel: Kernel,
@@ -213,29 +171,3 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
         else:
             uploaded.arguments.append(argument)
     return uploaded
-
-
-def _check_settings(
-    kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], caller: Callable[..., Any]
-) -> None:
-    """Raise `TypeError`, as Python functions do, for a parameter that the kernel does not have."""
-    parameters = [*inspect.signature(kernel).parameters.values()][1:]
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return
-    known = [
-        parameter.name
-        for parameter in parameters
-        if parameter.name not in names and parameter.kind is not parameter.POSITIONAL_ONLY
-    ]
-    name = kernel_name(kernel)
-    for setting in settings:
-        if setting in names:
-            raise TypeError(f"{name}: {setting} is given twice, by position and by name")
-        if setting not in known:
-            keywords = keyword_names(caller)
-            has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
-            meant = LAUNCH_SETTINGS.get(setting.lower())
-            near = f"did you mean {meant}? " if meant in keywords else nearest(setting, [*known, *keywords])
-            raise TypeError(
-                f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{caller.__name__} has {', '.join(keywords)}"
-            )

@@ -24,8 +24,9 @@ from mlusim.errors import (
 )
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
+from mlusim.host.kernel_keywords import by_name, check_own_names
 from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
-from mlusim.host.run import Uploaded, by_name, check_own_names, launch
+from mlusim.host.run import Uploaded, launch
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -171,12 +171,19 @@ class Report:
         ]
         if moved:
             yield f"  memory   {'; '.join(moved)}"
-        for line in self.traffic[:_SHOWN_LINES]:
-            useful = f"for {short_bytes(line.bus_bytes)} on the bus: {100 * line.efficiency:.1f} % useful"
-            yield (
-                f"  line     {line.location:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
-                f"{short_bytes(line.bytes_requested)} {useful if line.bus_bytes else 'on chip'}"
-            )
+        yield from _traffic(self.traffic[:_SHOWN_LINES])
+
+
+def _traffic(lines: Sequence[LineTraffic]) -> Iterator[str]:
+    """Yield the bytes that each source line moved, in columns."""
+    place = max([24, *(len(line.location) for line in lines)])
+    name = max([12, *(len(line.operation) for line in lines)])
+    for line in lines:
+        useful = f"for {short_bytes(line.bus_bytes)} on the bus: {100 * line.efficiency:.1f} % useful"
+        yield (
+            f"  line     {line.location:<{place}} {line.operation:<{name}} {group_digits(line.operations):>9} times  "
+            f"{short_bytes(line.bytes_requested)} {useful if line.bus_bytes else 'on chip'}"
+        )
 
 
 def _balance(balance: Balance) -> Iterator[str]:

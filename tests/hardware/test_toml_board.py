@@ -53,6 +53,12 @@ def test_a_name_and_sources_of_its_own(tmp_path: Path) -> None:
     assert board.sources["clusters"] == "the data sheet, page 3"
 
 
+def test_a_string_may_have_another_unit(tmp_path: Path) -> None:
+    text = 'base = "mlu370-x4"\nnram_bytes = "1 MiB"\nclock_hz = "0.9GHz"\ndma_read_latency_ps = "500 ns"\n'
+    board = board_from_toml(write(tmp_path, text))
+    assert (board.nram_bytes, board.clock_hz, board.dma_read_latency_ps) == (1 << 20, 900_000_000, 500_000)
+
+
 def test_a_source_without_a_value_replaces_the_bases_source(tmp_path: Path) -> None:
     board = board_from_toml(write(tmp_path, 'base = "mlu370-x4"\n[sources]\nwave_ps = "measured: here"\n'))
     assert (board.wave_ps, board.sources["wave_ps"]) == (X4.wave_ps, "measured: here")
@@ -192,6 +198,12 @@ MISTAKES = {
     "text": (
         f'{BASE}clusters = "4"',
         r"clusters = '4' must be an integer, not str; its unit is part of its name",
+    ),
+    "unit of another kind": (f'{BASE}nram_bytes = "1 MHz"', r"nram_bytes: '1 MHz': no unit 'MHz': it takes B, KiB, .*"),
+    "text for a size": (f'{BASE}nram_bytes = "large"', r"nram_bytes: 'large' is not a number such as 64KiB"),
+    "fraction of a byte": (
+        f'{BASE}nram_bytes = "1.5 B"',
+        r"nram_bytes: '1\.5 B' is 1\.5, and nram_bytes takes whole .*",
     ),
     "array": (f"{BASE}clusters = [4]", r"clusters = \[4\] must be an integer, not list; its unit.*"),
     "table for a number": (

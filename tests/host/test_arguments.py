@@ -275,10 +275,16 @@ def test_a_keyword_of_the_launch_does_not_hide_a_parameter_of_the_kernel(caller)
         got.append((dim, kind, core.task_dim))
 
     x = np.zeros(3)
+    device = mlusim.Device("mlu370-x4")
+    view = device.upload(x)
     for setting, text in (("dim", 4), ("kind", "BLOCK")):
         message = rf"^{setting}={text!r} is an argument of mlusim\.{caller.__name__} itself, and transpose has a param"
         with pytest.raises(InputError, match=message):
             caller(transpose, x, **{setting: text})
+        with pytest.raises(
+            InputError, match=r"^\w+=\S+ is an argument of mlusim\.Device\.launch itself, and transpose"
+        ):
+            device.launch(transpose, view, **{setting: text})
     caller(transpose, x, 1, dim=8)
     caller(functools.partial(transpose, kind="column"), x, 1, kind="BLOCK", dim=2)
     assert {item[:2] for item in got} == {(1, "row"), (1, "column")}

@@ -1,0 +1,57 @@
+"""Numbers with a unit as text: `64KiB`, `900 MHz`, `1.78us`; a number without one has the unit of its parameter."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from mlusim.errors import InputError, shown
+
+_BINARY = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZES = {**_BINARY, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+# By the ending of a parameter's name.
+_UNITS: dict[str, dict[str, int]] = {
+    "bytes_per_s": {f"{name}/s": size for name, size in _SIZES.items()},
+    "bytes_per_core": _SIZES,
+    "bytes": _SIZES,
+    "hz": {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9},
+    "ps": {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12},
+}
+# A number and its unit, as two named groups of a regular expression.
+NUMBER = r"(?P<{0}>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
+_QUANTITY = re.compile(NUMBER.format("number"))
+
+
+def quantity(name: str, text: str, *, whole: bool = True) -> int | float:
+    """Return the number in a text, in the unit of the parameter `name`, which ends with that unit: `nram_bytes`.
+
+    Raises `InputError` for anything but a number, a unit of another kind, and a fraction if it must be `whole`.
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        unit = list(units_of(name))[1:2]
+        raise InputError(f"{name}: {shown(text)} is not a number{f' such as 64{unit[0]}' if unit else ''}")
+    return as_number(name, text, in_unit(name, text, match["number"], match["number_unit"]), whole=whole)
+
+
+def in_unit(name: str, text: str, number: str, unit: str) -> Decimal:
+    """Return a number with a unit, in the unit of a parameter; `text` is for messages. Raises `InputError`."""
+    known = units_of(name)
+    if unit and unit not in known:
+        takes = f"takes {', '.join(known)}" if known else "has no unit: write a bare number"
+        raise InputError(f"{name}: {shown(text)}: no unit {unit!r}: it {takes}")
+    return Decimal(number.replace("_", "")) * known.get(unit, 1)
+
+
+def as_number(name: str, text: str, value: Decimal, *, whole: bool) -> int | float:
+    """Return a value as an integer if it must be `whole`, else as a float. Raises `InputError` for a fraction."""
+    if not whole:
+        return float(value)
+    if value != value.to_integral_value():
+        raise InputError(f"{name}: {shown(text)} is {value.normalize():f}, and {name} takes whole numbers")
+    return int(value)
+
+
+def units_of(name: str) -> dict[str, int]:
+    """Return the units accepted for a parameter's values, as multiples of its own unit."""
+    return next((units for ending, units in _UNITS.items() if name == ending or name.endswith(f"_{ending}")), {})
