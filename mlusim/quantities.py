@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from math import isinf
 
 from mlusim.errors import InputError, shown
 
@@ -19,7 +20,8 @@ _UNITS: dict[str, dict[str, int]] = {
 }
 # A number and its unit, as two named groups of a regular expression.
 NUMBER = r"(?P<{0}>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
-_QUANTITY = re.compile(NUMBER.format("number"))
+_QUANTITY = re.compile(rf"(?P<sign>-?){NUMBER.format('number')}")
+_BEYOND_64_BITS = 1 << 63
 
 
 def quantity(name: str, text: str, *, whole: bool = True) -> int | float:
@@ -31,7 +33,9 @@ def quantity(name: str, text: str, *, whole: bool = True) -> int | float:
     if match is None:
         unit = list(units_of(name))[1:2]
         raise InputError(f"{name}: {shown(text)} is not a number{f' such as 64{unit[0]}' if unit else ''}")
-    return as_number(name, text, in_unit(name, text, match["number"], match["number_unit"]), whole=whole)
+    return as_number(
+        name, text, in_unit(name, text, match["sign"] + match["number"], match["number_unit"]), whole=whole
+    )
 
 
 def in_unit(name: str, text: str, number: str, unit: str) -> Decimal:
@@ -44,7 +48,12 @@ def in_unit(name: str, text: str, number: str, unit: str) -> Decimal:
 
 
 def as_number(name: str, text: str, value: Decimal, *, whole: bool) -> int | float:
-    """Return a value as an integer if it must be `whole`, else as a float. Raises `InputError` for a fraction."""
+    """Return a value as an integer if it must be `whole`, else as a float.
+
+    Raises `InputError` for a fraction, and for a number that 64 bits do not hold.
+    """
+    if abs(value) >= _BEYOND_64_BITS if whole else isinf(float(value)):
+        raise InputError(f"{name}: {shown(text)} is too large for a number of 64 bits")
     if not whole:
         return float(value)
     if value != value.to_integral_value():

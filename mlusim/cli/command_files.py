@@ -113,6 +113,8 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
 
     Raises `InputError` if its directory does not exist or the file is an input.
     """
+    if not text:
+        raise InputError(f"{option}: the name of the file is empty")
     path = Path(text)
     where = f"{option} {text}"
     check_target(option, text, inputs)

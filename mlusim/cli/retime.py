@@ -93,17 +93,16 @@ def retime(
 
 def _change(text: str) -> tuple[str, Any]:
     """Parse `name=value`. Raises `InputError`; the board checks whether the name exists."""
-    from mlusim.explore.axis_values import numbers
     from mlusim.hardware import Board
+    from mlusim.quantities import quantity
 
     name, value = assignment("--set", text, "PARAMETER=VALUE, such as clock_hz=900MHz")
-    kinds = {item.name: item.type for item in fields(Board)}
-    if kinds.get(name) == "str":
+    kind = {item.name: item.type for item in fields(Board)}.get(name)
+    if kind == "str":
         return name, value
-    values = numbers(name, value, whole=kinds.get(name) != "float")
-    if len(values) != 1:
+    if "," in value or ".." in value:
         raise InputError(f"--set {text}: a board has one value of {name}; to try several, see `mlusim sweep`")
-    return name, float(values[0]) if kinds.get(name) == "float" else values[0]
+    return name, quantity(name, value, whole=kind != "float")
 
 
 def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: str) -> str:

@@ -17,7 +17,8 @@ from mlusim.cli.options import device_option, dma_option
 from mlusim.cli.outputs import Outputs, write_and_print, write_arrays, wrote
 from mlusim.cli.provenance import print_findings
 from mlusim.cli.run import make_operator
-from mlusim.files import is_kernel_name
+from mlusim.errors import InputError
+from mlusim.files import KERNEL_SUFFIXES, is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -121,6 +122,8 @@ def _verify(
 
 def _reference(text: str) -> Any:
     """Return an array from a file, or a function from a file."""
+    if text.endswith(KERNEL_SUFFIXES):
+        raise InputError(f"--reference {text}: name a function in it, as in {text}:expected")
     if is_kernel_name(text):
         from mlusim.explore.python_files import function_of
 

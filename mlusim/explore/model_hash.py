@@ -9,7 +9,7 @@ from pathlib import Path
 # Files and folders of the package that determine the figures of a run.
 MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "log_tables.py", "records.py", "memory", "cores"),
-    *("planning", "kernels", "host", "ops", "bangc", "inputs.py"),
+    *("planning", "kernels", "host", "ops", "bangc", "inputs.py", "quantities.py"),
     *(f"analysis/{name}.py" for name in ("breakdown", "extrapolation", "intervals", "lower_bound")),
     *(
         f"analysis/{name}.py"

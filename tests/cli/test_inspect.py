@@ -49,3 +49,5 @@ def test_times(text, ps):
 def test_an_invalid_time_is_an_error():
     with pytest.raises(InputError, match=r"^--at soon: a time is a number of nanoseconds, or has a unit: 1780, 1.78us"):
         time_ps("soon")
+    with pytest.raises(InputError, match=r"^--at 1e400: a time is a number"):
+        time_ps("1e400")
