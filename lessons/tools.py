@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,20 @@ from mlusim import Board, Device
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.spans import KINDS, LANES, Spans, spans
-from mlusim.analysis.style import CAUSE_COLOURS, drawing, save_to
+from mlusim.analysis.style import (
+    BLACK,
+    CAUSE_COLOURS,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    READ,
+    SKY,
+    WRITE,
+    YELLOW,
+    drawing,
+    save_to,
+)
+from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_NS, PS_PER_US
 
 if TYPE_CHECKING:
@@ -33,6 +45,29 @@ _WIDTH_IN = 9.0
 STEPPED = ("#ececec", "#9ecae1")
 # Width of a letter beside the axis, and the sum of red, green and blue above which letters are black.
 _LETTER, _BRIGHT = 0.0085, 380
+
+# The pipes of a core, in drawing order.
+_LANES = {IO: "io", MOVE: "move", VECTOR: "vector", TENSOR: "tensor", SCALAR: "scalar", SYNC: "sync"}
+_KINDS = {
+    "io read": READ,
+    "io write": WRITE,
+    "DMA start-up": YELLOW,
+    "move": GREEN,
+    "vector": PURPLE,
+    "tensor": BLACK,
+    "scalar": ORANGE,
+    "waiting in a sync": SKY,
+}
+
+
+class _Span(NamedTuple):
+    """A part of an operation on its pipe: one of `_LANES`, one of `_KINDS`, its time, and its index in the log."""
+
+    lane: int
+    kind: str
+    start_ps: int
+    end_ps: int
+    record: int
 
 
 @dataclass(frozen=True)
@@ -112,25 +147,25 @@ def draw_causes(steps: Mapping[str, Step], title: str) -> Figure:
 def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None = None, units: int = 1) -> Figure:
     """Draw the pipes of the first unit (or units: cores, then the memory core) of each step over time.
 
-    The spans and their colours are those of the report's timeline; a bar has the name of its operation if it fits.
+    A bar has the name of its operation if it fits.
     """
     with drawing():
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
 
         rows = [(name, step, task) for name, step in steps.items() for task in _tasks(step.result, units)]
-        every = [(name, step, task, *_spans(step, task)) for name, step, task in rows]
-        every = [row for row in every if len(row[4])]
-        heights = [0.3 + 0.24 * len(np.unique(row[4].lane)) for row in every]  # room for the name of each lane
+        every = [(name, step, task, _spans(step, task)) for name, step, task in rows]
+        every = [row for row in every if row[3]]
+        heights = [0.3 + 0.24 * len({span.lane for span in row[3]}) for row in every]  # room for the name of each lane
         figure = Figure(figsize=(_WIDTH_IN, 1.3 + 1.1 * sum(heights)), layout="constrained")
         axes = figure.subplots(len(every), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         end_us = until_us or max(step.result.time_us for _, step, *_ in every)
-        used: set[int] = set()
-        for axis, (name, step, task, records, mine) in zip(axes, every, strict=True):
-            lanes = [lane for lane in LANES if (mine.lane == lane).any()]
-            _draw_bars(axis, records, mine, lanes, end_us)
-            used |= set(mine.kind.tolist())
-            axis.set_yticks(range(len(lanes)), [LANES[lane] for lane in lanes])
+        used: set[str] = set()
+        for axis, (name, step, task, mine) in zip(axes, every, strict=True):
+            lanes = [lane for lane in _LANES if any(span.lane == lane for span in mine)]
+            _draw_bars(axis, step.result, mine, lanes, end_us)
+            used |= {span.kind for span in mine}
+            axis.set_yticks(range(len(lanes)), [_LANES[lane] for lane in lanes])
             axis.set_ylim(len(lanes) - 0.5, -0.5)
             record = step.result.log.tasks[task]
             who = "memory core" if record.is_memory_core else f"core {record.core}"
@@ -139,7 +174,7 @@ def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None 
         axes[-1].set_xlabel("time since the launch [us]")
         figure.suptitle(title, x=0.01, ha="left", weight="bold")
         figure.legend(
-            handles=[Patch(color=KINDS[kind][1], label=KINDS[kind][0]) for kind in sorted(used)],
+            handles=[Patch(color=colour, label=kind) for kind, colour in _KINDS.items() if kind in used],
             loc="outside lower center",
             ncols=5,
         )
@@ -193,25 +228,34 @@ def _few(values: np.ndarray[Any, Any] | None) -> str:
     return " ".join(f"{value:.3g}" for value in values.reshape(-1)[:4].tolist()) + " ..."
 
 
-def _spans(step: Step, task: int) -> tuple[LogColumns, Spans]:
-    """Return the records of a step, and the spans of one of its tasks."""
+def _spans(step: Step, task: int) -> list[_Span]:
+    """Return the operations of a task; a copy is two spans, its start-up and its transfer. Empty ones are left out."""
     records = LogColumns(step.result.log, step.result.board)
-    every = spans(records)
-    return records, every.where(records.task[every.record] == task)
+    spans, starts = [], []
+    columns = (records.pipe, records.start_ps, records.moving_ps, records.free_ps, records.is_write)
+    own = np.flatnonzero(records.task == task)
+    for record, pipe, start, moving, end, write in zip(
+        own.tolist(), *(column[own].tolist() for column in columns), strict=True
+    ):
+        kind = ("io write" if write else "io read") if pipe == IO else _LANES[pipe]
+        kind = "waiting in a sync" if pipe == SYNC else kind
+        spans.append(_Span(pipe, kind, moving if pipe == IO else start, end, record))
+        if pipe == IO:
+            starts.append(_Span(pipe, "DMA start-up", start, moving, record))
+    return [span for span in (*spans, *starts) if span.end_ps > span.start_ps]
 
 
-def _draw_bars(axes: Axes, records: LogColumns, mine: Spans, lanes: list[int], end_us: float) -> None:
+def _draw_bars(axes: Axes, result: Result, mine: list[_Span], lanes: list[int], end_us: float) -> None:
     """Draw a bar for each span, with the name of its operation if there is room."""
-    for lane, start_ps, end_ps, kind, record in zip(
-        mine.lane.tolist(), mine.start_ps.tolist(), mine.end_ps.tolist(), mine.kind.tolist(), mine.record.tolist(),
-        strict=True,
-    ):  # fmt: skip
-        start, stop = ((at - records.start_of_run_ps) / PS_PER_US for at in (start_ps, end_ps))
+    log = result.log
+    begin_ps, op = min(launch.start_ps for launch in log.launches), log.columns()["op"]
+    for lane, kind, start_ps, end_ps, record in mine:
+        start, stop = ((at - begin_ps) / PS_PER_US for at in (start_ps, end_ps))
         if start >= end_us:
             continue
-        name, colour = KINDS[kind]
+        colour = _KINDS[kind]
         axes.barh(lanes.index(lane), stop - start, left=start, color=colour, edgecolor="white", linewidth=0.4)
-        words = "start-up" if name == "DMA start-up" else records.log.ops[records.op[record]]
+        words = "start-up" if kind == "DMA start-up" else log.ops[op[record]]
         if min(stop, end_us) - start > _LETTER * (len(words) + 1) * end_us:
             bright = sum(int(colour[at : at + 2], 16) for at in (1, 3, 5)) > _BRIGHT
             axes.text(

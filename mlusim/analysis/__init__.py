@@ -14,7 +14,7 @@ Figures:
 
 Pictures:
   canvas, plot             rectangles and text as PNG and SVG, and axes; `style`: colours, and matplotlib's
-  timeline_picture         operations over time; `spans`: their time spans
+  timeline_picture         operations over time
   tile_map, tile_writers   who writes each part of the output; `tile_grid`: on a grid of samples
   bandwidth, traffic       the DRAM over time; bytes by direction; `roofline_picture`: the roofline
   small_pictures           time by cause and bandwidth in a few lines of SVG, for notebooks and tables of runs

@@ -10,7 +10,6 @@ from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.plot import Plot, left_of
-from mlusim.analysis.spans import bin_edges
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.arrays import Integers, Numbers
 from mlusim.units import GIGA, PS_PER_S, percent
@@ -103,7 +102,8 @@ class Bandwidth(NamedTuple):
 
 def bandwidth_of(records: LogColumns, bins: int = 300) -> Bandwidth:
     """Return the bandwidth of a run that took time, in equal time bins; fewer bins if the run is shorter than that."""
-    edges_ps = bin_edges(records.start_of_run_ps, records.end_of_run_ps, bins)
+    start_ps, end_ps = records.start_of_run_ps, records.end_of_run_ps
+    edges_ps = np.unique(np.linspace(start_ps, end_ps, bins + 1).round().astype(np.int64))
     seconds = np.diff(edges_ps) / PS_PER_S
     read, write = (nbytes / seconds / GIGA for nbytes in bus_bytes_over_time(records, edges_ps))
     peak = records.board.dram_bandwidth_bytes_per_s / GIGA

@@ -1,4 +1,4 @@
-"""Data of the page's timeline: the time of each core by cause, and the spans of its pipes.
+"""Data of the timeline, on the page and as a picture: the time of each core by cause, and the spans of its pipes.
 
 The causes are those of `breakdown`. Each unit has one lane on which every picosecond belongs to one cause, and below it
 a lane per pipe with work; loads and stores of the io pipe have separate lanes.
@@ -84,15 +84,15 @@ class _Piece(NamedTuple):
     record: Integers
 
 
-def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS) -> CauseSpans:
-    """Return all spans of a run, merged if there would be more than `max_spans`.
+def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS, units: Integers | None = None) -> CauseSpans:
+    """Return all spans of a run, or of some of its units, merged if there would be more than `max_spans`.
 
     A long log is read in windows: an operation cut by a window's edge is a span in each window, and counts in the
     first.
     """
     count = most_windows(records)
     parts = [
-        (window.start_of_run_ps - records.start_of_run_ps, _spans(window, max_spans // count))
+        (window.start_of_run_ps - records.start_of_run_ps, _spans(window, max_spans // count, units))
         for window in windows(records)
     ]
     return parts[0][1] if len(parts) == 1 else _joined(parts)
@@ -150,7 +150,7 @@ def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
     )
 
 
-def _spans(records: LogColumns, max_spans: int) -> CauseSpans:
+def _spans(records: LogColumns, max_spans: int, units: Integers | None) -> CauseSpans:
     pieces = [*_strips(records), *_pipes(records)]
     unit, kind, start, stop, cause, record = (
         np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*pieces, strict=True)
@@ -158,14 +158,14 @@ def _spans(records: LogColumns, max_spans: int) -> CauseSpans:
     low, high = records.start_of_run_ps, records.end_of_run_ps
     begins = start >= low  # operations that began before this window count in another one
     start, stop = np.clip(start, low, high), np.clip(stop, low, high)
-    nonempty = stop > start
-    unit, kind, start, stop, cause, record = (part[nonempty] for part in (unit, kind, start, stop, cause, record))
+    chosen = (stop > start) & (True if units is None else np.isin(unit, units))
+    unit, kind, start, stop, cause, record = (part[chosen] for part in (unit, kind, start, stop, cause, record))
     row = unit * len(LANE_NAMES) + kind
     rows, lane = np.unique(row, return_inverse=True)
     order = np.lexsort((start, lane))
     lane, start, stop, cause, record = (part[order] for part in (lane, start, stop, cause, record))
     known = record != NONE
-    counts = known & begins[nonempty][order]
+    counts = known & begins[chosen][order]
     label = np.where(known, _labels(records)[record], NONE)
     spans = CauseSpans(
         lanes=[Lane(*divmod(row, len(LANE_NAMES))) for row in rows.tolist()],
