@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -66,51 +66,71 @@ def _example(command: Command) -> str:
 
 
 def _compare(
-    command: Command,
-    *,
-    device: str,
-    strategies: tuple[str, ...],
-    no_data: bool,
-    steady: bool,
-    full: bool,
-    as_json: bool,
-    quiet: bool,
-    **attributes: Any,
+    command: Command, *, device: str, strategies: tuple[str, ...], no_data: bool, steady: bool, **options: Any
 ) -> None:
     from mlusim.explore.axis_values import boards_of
-    from mlusim.explore.compare import compare as run_all
     from mlusim.host.steady.steady import check_steady
     from mlusim.ops.call import run
 
     check_steady(steady=steady, data=not no_data)
     boards = boards_of(device)
-    operator, _ = command.choose(attributes)
-    arrays = read_operator_inputs(command, attributes, boards, data=not no_data)
+    operator, _ = command.choose(options)
+    arrays = read_operator_inputs(command, options, boards, data=not no_data)
     listed = [name.strip() for text in strategies for name in text.split(",")]
     named = () if "all" in listed else tuple(dict.fromkeys(listed))
     # Errors are reported before the first run.
     calls, refused = _prepared(
         product(boards, named or operator.strategies),
-        partial(command.prepare, attributes, arrays),
+        partial(command.prepare, options, arrays),
         labelled=len(boards) > 1,
     )
     if refused and (named or not calls):
         first = next(iter(refused.values()))
         raise first if named else PlanError(f"no strategy of {operator.name} has a plan for this: {first}")
-
-    def operation(strategy: str) -> Result:
-        return run(calls[strategy], data=not no_data, progress=not quiet, steady=steady)
-
     names = [board.name for board in boards]
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
-    rows = run_all(operation, calls)
-    reasons = {label: str(error) for label, error in refused.items()}
+    _run_and_print(
+        {label: partial(run, call, data=not no_data, steady=steady) for label, call in calls.items()},
+        boards,
+        {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)},
+        title=f"{operator.name} on {', '.join(names)}: {shapes}",
+        what="strategy",
+        refused={label: str(error) for label, error in refused.items()},
+        data=not no_data,
+        **{name: options[name] for name in ("full", "as_json", "quiet")},
+    )
+
+
+def _run_and_print(
+    runs: Mapping[str, Callable[..., Result]],
+    boards: Iterable[Board],
+    facts: Mapping[str, Any],
+    *,
+    title: str,
+    what: str,
+    refused: Mapping[str, str],
+    data: bool,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Run each case, check that the results are equal, and print the comparison.
+
+    Args:
+        runs: the cases, by label.
+        boards: their boards.
+        facts: what was compared, for the JSON.
+        title, what, refused, data, full: as for `print_comparison`.
+        as_json, quiet: the options of these names.
+    """
+    from mlusim.explore.compare import compare as run_all
+
+    rows = run_all(lambda strategy: runs[strategy](progress=not quiet), runs)
     if as_json:
-        facts = {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)}
-        print_with_provenance("compare", facts | comparison_json(rows, reasons, data=not no_data), provenance(boards))
+        content = {**facts, **comparison_json(rows, refused, data=data)}
+        print_with_provenance("compare", content, provenance(boards))
     elif not quiet:
-        title = f"{operator.name} on {', '.join(names)}: {shapes}"
-        print_comparison(title, "strategy", rows, reasons, data=not no_data, full=full)
+        print_comparison(title, what, rows, refused, data=data, full=full)
 
 
 def _prepared(
@@ -159,33 +179,34 @@ def _compare_kernels(
 ) -> None:
     from mlusim.bangc.kernel_files import KernelName, is_kernel_file
     from mlusim.explore.axis_values import boards_of
-    from mlusim.explore.compare import compare
 
     boards = boards_of(device)
-    calls = {}
+    runs = {}
     options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
     kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
     variants = {name: _calls(name, **own) for name in kernels}
+    calls = [call for variant in variants.values() for _, call in variant]
     functions = [variant[0][1].kernel.name for variant in variants.values()]
     for name, variant in variants.items():
         for board, (label, call) in product(boards, variant):
             # Functions of the same name in two files are told apart by their files.
             kernel = name if functions.count(call.kernel.name) > 1 else call.kernel.name
             words = [kernel if len(variants) > 1 else "", board.name if len(boards) > 1 else "", label]
-            calls[", ".join(filter(None, words)) or kernel] = (call, board)
-
-    def operation(strategy: str) -> Result:
-        call, board = calls[strategy]
-        return call.run(board, data=not no_data, progress=not quiet, steady=steady)
-
-    rows = compare(operation, calls)
+            case = ", ".join(filter(None, words)) or kernel
+            runs[case] = partial(call.run, board, data=not no_data, steady=steady)
     names = [board.name for board in boards]
-    if as_json:
-        facts = {"kernels": list(kernels), "boards": names, "inputs": next(iter(calls.values()))[0].tensors()}
-        print_with_provenance("compare", facts | comparison_json(rows, {}, data=not no_data), provenance(boards))
-    elif not quiet:
-        title = f"{', '.join(kernels)} on {', '.join(names)}"
-        print_comparison(title, "kernel", rows, {}, data=not no_data, full=full)
+    _run_and_print(
+        runs,
+        boards,
+        {"kernels": list(kernels), "boards": names, "inputs": calls[0].tensors()},
+        title=f"{', '.join(kernels)} on {', '.join(names)}",
+        what="kernel",
+        refused={},
+        data=not no_data,
+        full=full,
+        as_json=as_json,
+        quiet=quiet,
+    )
 
 
 def _calls(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import console
-from mlusim.units import format_us, percent, short_bytes
+from mlusim.units import PS_PER_US, format_us, percent, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.explore.compare import Row
@@ -45,18 +45,18 @@ def print_comparison(
 def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     from mlusim.analysis.breakdown import CAUSES
 
-    shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]
-    went = "; ".join(f"{CAUSES[cause]} {percent(spent / row.core_time_ps)}" for cause, spent in shares if spent)
-    speed = f"{first.time_ps / row.time_ps:.2f} x" if first.time_ps and row.time_ps else ""
+    metrics, first_ps = row.metrics, first.metrics.time_ps
+    shares = sorted(metrics.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]
+    went = "; ".join(f"{CAUSES[cause]} {percent(spent / metrics.core_time_ps)}" for cause, spent in shares if spent)
     # A strategy such as auto chooses another one, whose name is in its plan.
     name = row.name if row.strategy in ("", row.name.rpartition(", ")[2]) else f"{row.name}: {row.strategy}"
-    sizes = (short_bytes(sum(row.bus_bytes.values())), short_bytes(row.peak_nram_bytes))
+    sizes = (short_bytes(sum(metrics.bus_bytes.values())), short_bytes(metrics.peak_nram_bytes))
     return (
         name,
         *((str(row.tier),) if tiers else ()),
-        format_us(row.time_ps),
-        speed,
-        percent(row.io_efficiency),
+        format_us(metrics.time_ps),
+        f"{first_ps / metrics.time_ps:.2f} x" if first_ps and metrics.time_ps else "",
+        percent(metrics.io_efficiency),
         *(sizes if full else ()),
         went,
     )
@@ -72,16 +72,17 @@ def comparison_json(rows: Sequence[Row], refused: Mapping[str, str], *, data: bo
 
 
 def _record(row: Row) -> dict[str, Any]:
+    metrics = row.metrics
     return {
         "strategy": row.name,
         "plan_strategy": row.strategy,
         "tier": row.tier,
-        "time_ps": row.time_ps,
-        "time_us": row.time_us,
-        "bytes_requested": dict(row.bytes_requested),
-        "bus_bytes": dict(row.bus_bytes),
-        "io_efficiency": row.io_efficiency,
-        "peak_nram_bytes": row.peak_nram_bytes,
-        "core_time_ps": row.core_time_ps,
-        "where_time_went_core_ps": dict(row.where_time_went),
+        "time_ps": metrics.time_ps,
+        "time_us": metrics.time_ps / PS_PER_US,
+        "bytes_requested": dict(metrics.bytes_requested),
+        "bus_bytes": dict(metrics.bus_bytes),
+        "io_efficiency": metrics.io_efficiency,
+        "peak_nram_bytes": metrics.peak_nram_bytes,
+        "core_time_ps": metrics.core_time_ps,
+        "where_time_went_core_ps": dict(metrics.where_time_went),
     }

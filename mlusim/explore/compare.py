@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.analysis.metrics import Metrics
 from mlusim.arrays import Array
 from mlusim.dtypes import raw_dtype
 from mlusim.errors import InputError, MlusimError, shown
 from mlusim.inputs import as_texts
 from mlusim.results.result import Result
-from mlusim.units import PS_PER_US, group_digits
+from mlusim.units import group_digits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """The figures of one strategy; see `mlusim.analysis.metrics.Metrics` for their definitions.
+class Row(NamedTuple):
+    """The figures of one strategy, or of another variant.
 
     Attributes:
-        name: the strategy's name in the comparison.
-        strategy: of its plan; empty for a user's kernel.
-        tier: of its plan.
-        time_ps: simulated time in picoseconds.
-        bytes_requested: bytes requested by the kernel, by direction of copy.
-        bus_bytes: bytes on the DRAM bus, `read` and `write`.
-        io_efficiency: compulsory bytes / (time x peak bandwidth); None if nothing moved on the DRAM bus.
-        peak_nram_bytes: peak allocation of any core.
-        where_time_went: core-picoseconds by cause.
-        core_time_ps: their sum: MLU cores times time_ps.
+        name: its name in the comparison.
+        strategy, tier: of its plan; empty and 0 for a user's kernel.
+        metrics: all figures.
     """
 
     name: str
     strategy: str
     tier: int
-    time_ps: int
-    bytes_requested: Mapping[str, int]
-    bus_bytes: Mapping[str, int]
-    io_efficiency: float | None
-    peak_nram_bytes: int
-    where_time_went: Mapping[str, int]
-    core_time_ps: int
-
-    @property
-    def time_us(self) -> float:
-        """Simulated time in microseconds."""
-        return self.time_ps / PS_PER_US
+    metrics: Metrics
 
 
 def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list[Row]:
@@ -81,26 +62,10 @@ def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list
             first = strategy, result
         else:
             _check_equal(*first, strategy, result)
-        rows.append(_row(strategy, result))
+        rows.append(Row(strategy, result.strategy, result.plan.tier if result.plan else 0, result.metrics))
     if not rows:
         raise InputError("no strategy to compare: name at least one")
     return rows
-
-
-def _row(name: str, result: Result) -> Row:
-    metrics = result.metrics
-    return Row(
-        name=name,
-        strategy=result.strategy,
-        tier=result.plan.tier if result.plan else 0,
-        time_ps=metrics.time_ps,
-        bytes_requested=dict(metrics.bytes_requested),
-        bus_bytes=dict(metrics.bus_bytes),
-        io_efficiency=metrics.io_efficiency,
-        peak_nram_bytes=metrics.peak_nram_bytes,
-        where_time_went=dict(metrics.where_time_went),
-        core_time_ps=metrics.core_time_ps,
-    )
 
 
 def _check_equal(first: str, result: Result, second: str, other: Result) -> None:
