@@ -33,22 +33,6 @@ def without_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def interrupts_later() -> Iterator[None]:
-    """Handle SIGINT at the end of the block: within an import, it would end the process without its clean-up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if caught:
-        signal.raise_signal(signal.SIGINT)
-
-
 def _begin(parent: int) -> None:
     """Initialise a worker: ignore SIGINT, and exit with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
-from importlib import import_module
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from loky import cpu_count
@@ -17,12 +14,10 @@ from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
 from mlusim.inputs import as_count, as_texts, check_flags
-from mlusim.processes import interrupts_later, without_interrupts, worker_pool
+from mlusim.processes import without_interrupts, worker_pool
 from mlusim.validation.measurements import BOUND, READ_OFF, Measurement, measurements
 
 if TYPE_CHECKING:
-    from loky.process_executor import ProcessPoolExecutor
-
     from mlusim.host.device import Device
 
 # Up to this many measurements are simulated without worker processes.
@@ -70,7 +65,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
 
     Args:
         only: prefixes of the names to simulate; empty: all.
-        workers: processes, this one included; by default one per core, or only this one for a few measurements.
+        workers: worker processes; 0 and 1: this process, as for a few measurements; by default one per core.
         causes: whether to compute what dominated each run, which takes a tenth of the time.
     """
     check_flags(causes=causes)
@@ -82,53 +77,21 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
     if min(workers, len(rows)) < 2:
         yield from (_outcome(row, causes=causes) for row in rows)
     else:
-        yield from _in_processes(rows, min(workers, len(rows)) - 1, causes=causes)
+        yield from _in_processes(rows, min(workers, len(rows)), causes=causes)
 
 
-def _in_processes(rows: Sequence[Measurement], others: int, *, causes: bool) -> Iterator[Outcome]:
-    """Simulate rows in this process and in so many others."""
-    waiting = deque(sorted(rows, key=_nbytes))
-    done: SimpleQueue[Outcome] = SimpleQueue()
-    with worker_pool(others) as pool, ThreadPoolExecutor(others) as threads:
+def _in_processes(rows: Sequence[Measurement], workers: int, *, causes: bool) -> Iterator[Outcome]:
+    """Simulate rows in worker processes, the longest first."""
+    with worker_pool(workers) as pool:
         try:
             with without_interrupts():
-                begun = [pool.submit(_outcome, waiting.pop(), causes=causes) for _ in range(others)]
-            with interrupts_later():
-                import_module("mlusim.validation.recreate")
-            feeds = [threads.submit(_feed, pool, future, waiting, done, causes=causes) for future in begun]
-            # This process begins with the shortest rows.
-            while (row := _take(waiting.popleft)) is not None:
-                yield _outcome(row, causes=causes)
-                while not done.empty():
-                    yield done.get()
-            for each in feeds:
-                each.result()
-            while not done.empty():
-                yield done.get()
+                longest_first = sorted(rows, key=lambda row: -(row.bytes_read + row.bytes_written))
+                futures = [pool.submit(_outcome, row, causes=causes) for row in longest_first]
+            for future in as_completed(futures):
+                yield future.result()
         finally:
             # All results have arrived, or are no longer needed: do not wait for workers.
             pool.shutdown(kill_workers=True)
-
-
-def _feed(
-    pool: ProcessPoolExecutor,
-    begun: Future[Outcome],
-    waiting: deque[Measurement],
-    done: SimpleQueue[Outcome],
-    *,
-    causes: bool,
-) -> None:
-    """Give a worker the longest row that is left, again and again, after the one that it has `begun`."""
-    done.put(begun.result())
-    while (row := _take(waiting.pop)) is not None:
-        done.put(pool.submit(_outcome, row, causes=causes).result())
-
-
-def _take(take: Callable[[], Measurement]) -> Measurement | None:
-    try:
-        return take()
-    except IndexError:
-        return None
 
 
 def chosen(only: Sequence[str]) -> list[Measurement]:
@@ -139,10 +102,6 @@ def chosen(only: Sequence[str]) -> list[Measurement]:
         if not any(name.startswith(prefix) for name in names):
             raise InputError(f"no measurement begins with {shown(prefix)}; {choose_one(prefix, names)}")
     return [row for row in measurements() if not prefixes or row.name.startswith(prefixes)]
-
-
-def _nbytes(row: Measurement) -> int:
-    return row.bytes_read + row.bytes_written
 
 
 def _outcome(row: Measurement, *, causes: bool) -> Outcome:
