@@ -11,7 +11,16 @@ import click
 
 from mlusim.cli.help_format import Option, SectionedCommand, Sections
 from mlusim.cli.kernel_completion import setting_names
-from mlusim.cli.option_types import ELEMENT_TYPE, GRID, KERNEL_SHAPE, OPERATIONS, Kinds, assignment, complete_assignment
+from mlusim.cli.option_types import (
+    ELEMENT_TYPE,
+    GRID,
+    KERNEL_SHAPE,
+    KIND,
+    KINDS,
+    OPERATIONS,
+    assignment,
+    complete_assignment,
+)
 from mlusim.cli.options import COMPILE_OPTIONS, compile_options, seed_option
 from mlusim.errors import InputError, it_has
 
@@ -73,7 +82,7 @@ def launch_options(*, several: bool) -> Callable[..., Any]:
     )
     kind = click.option(
         "--kind",
-        type=Kinds(several=several),
+        type=KINDS if several else KIND,
         metavar="KINDS" if several else "KIND",
         help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
     )

@@ -22,89 +22,99 @@ else:
 _AXES = 3  # of a grid
 
 
-class Integers(ParamType):
-    """Integers separated by commas: `0,2` or `-1`."""
+class Parsed(ParamType):
+    """The values that a function returns for a text; it raises `InputError` for a wrong one."""
 
-    name = "integers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return a tuple of the integers."""
-        if not isinstance(value, str):
-            return tuple(value)
-        try:
-            return tuple(int(part) for part in value.split(",")) if value.strip() else ()
-        except ValueError:
-            self.fail(f"{value!r} is not a list of integers such as 0,2", param, ctx)
-
-
-class Grid(Integers):
-    """The grid of a launch: `4,8,1` or `4`."""
-
-    name = "grid"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return one to three extents; whether a board can launch them is for the launch to say."""
-        from mlusim.cores.tasks.launch_checks import MAX_GRID
-
-        grid = super().convert(value, param, ctx)
-        if not 1 <= len(grid) <= _AXES or min(grid) < 1 or max(grid) > MAX_GRID:
-            self.fail(f"{value!r} is not a grid: one to three extents from 1 to {MAX_GRID}, such as 4,8,1", param, ctx)
-        return grid
-
-
-class Kinds(ParamType):
-    """Task types, separated by commas, or only one."""
-
-    name = "kind"
-
-    def __init__(self, *, several: bool) -> None:
-        self.several = several
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the task type, or a list of several."""
-        from mlusim.cores.tasks.launch_checks import UNIONS
-
-        if not isinstance(value, str):
-            return value
-        known = ("BLOCK", *UNIONS)
-        kinds = [part.strip().upper() for part in value.split(",")] if self.several else [value.strip().upper()]
-        for kind in kinds:
-            if kind not in known:
-                self.fail(f"{kind!r} is not a task type; choose one of {', '.join(known)}", param, ctx)
-        return kinds if self.several else kinds[0]
+        """Return the value of a text; other values, such as defaults, unchanged."""
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except InputError as error:
+            self.fail(error.message, param, ctx)
 
 
-class Shape(ParamType):
-    """A shape: `2,8,256,196` or `2x8x256x196`."""
-
-    name = "shape"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return a tuple of the extents."""
-        from mlusim.inputs import extents_of
-
-        if not isinstance(value, str):
-            return tuple(value)
-        extents = extents_of(value)
-        if extents is None:
-            self.fail(f"{value!r} is not a shape such as 2,8,256,196 or 2x8x256x196", param, ctx)
-        return extents
+def _integers(text: str) -> tuple[int, ...]:
+    """Parse integers separated by commas: `0,2` or `-1`."""
+    try:
+        return tuple(int(part) for part in text.split(",")) if text.strip() else ()
+    except ValueError:
+        raise InputError(f"{text!r} is not a list of integers such as 0,2") from None
 
 
-class KernelShape(Shape):
-    """The shape of a kernel's tensors; one tensor's own shape is an argument of `--arg`."""
+def _grid(text: str) -> tuple[int, ...]:
+    """Parse the grid of a launch: `4,8,1` or `4`; whether a board can launch it is for the launch to say."""
+    from mlusim.cores.tasks.launch_checks import MAX_GRID
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Return a tuple of the extents."""
-        name, equals, shape = value.partition("=") if isinstance(value, str) else ("", "", "")
-        if equals and name:
-            self.fail(
-                f"{value!r} names a tensor, but --shape is that of all tensors without --arg; for an output pass --arg "
-                f"{name}=float32:{shape}, for a random input --arg {name}=random:float32:{shape}",
-                param,
-                ctx,
-            )
-        return super().convert(value, param, ctx)
+    grid = _integers(text)
+    if not 1 <= len(grid) <= _AXES or min(grid) < 1 or max(grid) > MAX_GRID:
+        raise InputError(f"{text!r} is not a grid: one to three extents from 1 to {MAX_GRID}, such as 4,8,1")
+    return grid
+
+
+def _kind(text: str) -> str:
+    """Parse a task type."""
+    from mlusim.cores.tasks.launch_checks import UNIONS
+
+    kind, known = text.strip().upper(), ("BLOCK", *UNIONS)
+    if kind not in known:
+        raise InputError(f"{kind!r} is not a task type; choose one of {', '.join(known)}")
+    return kind
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Parse a shape: `2,8,256,196` or `2x8x256x196`."""
+    from mlusim.inputs import extents_of
+
+    extents = extents_of(text)
+    if extents is None:
+        raise InputError(f"{text!r} is not a shape such as 2,8,256,196 or 2x8x256x196")
+    return extents
+
+
+def _kernel_shape(text: str) -> tuple[int, ...]:
+    """Parse the shape of a kernel's tensors; one tensor's own shape is an argument of `--arg`."""
+    name, equals, shape = text.partition("=")
+    if equals and name:
+        raise InputError(
+            f"{text!r} names a tensor, but --shape is that of all tensors without --arg; for an output pass --arg "
+            f"{name}=float32:{shape}, for a random input --arg {name}=random:float32:{shape}"
+        )
+    return _shape(text)
+
+
+def _size(text: str) -> int:
+    """Parse bytes: `65536` or `64KiB`."""
+    from mlusim.quantities import quantity
+
+    if text.strip().startswith("-"):
+        raise InputError(f"{text} is negative: a size is 0 or more, such as 64KiB")
+    try:
+        return int(quantity("bytes", text))
+    except InputError:
+        raise InputError(f"{text!r} is not a size such as 65536 or 64KiB") from None
+
+
+def _operations(text: str) -> int:
+    """Parse a number of operations: `2000000` or `2e6`."""
+    try:
+        count = int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        count = -1
+    if not 0 <= count < float("inf") or count != int(count):
+        raise InputError(
+            f"{text!r} is not a number of operations: it must be an integer of at least 0, such as 2000000"
+        )
+    return int(count)
+
+
+INTEGERS, GRID, SHAPE = Parsed("integers", _integers), Parsed("grid", _grid), Parsed("shape", _shape)
+KERNEL_SHAPE = Parsed("shape", _kernel_shape)
+KIND, KINDS = Parsed("kind", _kind), Parsed("kind", lambda text: [_kind(part) for part in text.split(",")])
+SIZE, OPERATIONS = Parsed("size", _size), Parsed("operations", _operations)
 
 
 class DeviceName(ParamType):
@@ -157,45 +167,6 @@ class ElementType(ParamType):
         return [CompletionItem(name) for name in map(dtype_name, ALL) if name.startswith(incomplete)]
 
 
-class Size(ParamType):
-    """Bytes: `65536` or `64KiB`."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes."""
-        from mlusim.quantities import quantity
-
-        if not isinstance(value, str):
-            return int(value)
-        if value.strip().startswith("-"):
-            self.fail(f"{value} is negative: a size is 0 or more, such as 64KiB", param, ctx)
-        try:
-            return int(quantity("bytes", value))
-        except InputError:
-            self.fail(f"{value!r} is not a size such as 65536 or 64KiB", param, ctx)
-
-
-class Operations(ParamType):
-    """A number of operations: `2000000` or `2e6`."""
-
-    name = "operations"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the integer."""
-        try:
-            count = int(value) if not isinstance(value, str) or value.isdecimal() else float(value)
-        except ValueError:
-            count = -1
-        if not 0 <= count < float("inf") or count != int(count):
-            self.fail(
-                f"{value!r} is not a number of operations: it must be an integer of at least 0, such as 2000000",
-                param,
-                ctx,
-            )
-        return int(count)
-
-
 class FileName(ParamType):
     """A file, completed by the shell; `writes`: the command writes it."""
 
@@ -216,12 +187,8 @@ class FileName(ParamType):
         return [CompletionItem(incomplete, type="dir" if self.name == "directory" else "file")]
 
 
-SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE, SIZE = Shape(), Integers(), DeviceName(), ElementType(), Size()
-KERNEL_SHAPE = KernelShape()
-GRID = Grid()
-OPERATIONS = Operations()
-FILE, DIRECTORY = FileName(), FileName("directory", writes=True)
-NEW_FILE = FileName(writes=True)
+DEVICE, ELEMENT_TYPE = DeviceName(), ElementType()
+FILE, DIRECTORY, NEW_FILE = FileName(), FileName("directory", writes=True), FileName(writes=True)
 
 
 def complete_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:

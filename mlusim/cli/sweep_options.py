@@ -12,8 +12,9 @@ from mlusim.cli.option_types import (
     FILE,
     INTEGERS,
     NEW_FILE,
+    SHAPE,
     ParamType,
-    Shape,
+    Parsed,
     board_parameters,
     complete_assignment,
 )
@@ -24,6 +25,7 @@ from mlusim.cli.options import (
     steady_option,
     workers_option,
 )
+from mlusim.errors import InputError
 
 DEFAULT_DB = "sweep.sqlite"
 
@@ -46,7 +48,7 @@ class Several(ParamType):
         if not isinstance(value, str):
             return value
         name = (param.name if param else None) or self.base.name
-        if isinstance(self.base, Shape):
+        if self.base is SHAPE:
             return shapes(value)
         if isinstance(self.base, click.types.IntParamType | click.IntRange):
             convert: Any = self.base.convert  # also checks the range
@@ -72,19 +74,12 @@ class Values(ParamType):
         return numbers(self.parameter, value) if isinstance(value, str) else value
 
 
-class Shard(ParamType):
-    """A part of the points: `3/8`."""
-
-    name = "shard"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return its number from 1, and the number of parts."""
-        if not isinstance(value, str):
-            return (int(value[0]), int(value[1]))
-        part, slash, parts = value.partition("/")
-        if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-            self.fail(f"{value!r} is not a part such as 3/8, the third of eight", param, ctx)
-        return int(part), int(parts)
+def _shard(text: str) -> tuple[int, int]:
+    """Parse a part of the points, `3/8`: its number from 1, and the number of parts."""
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise InputError(f"{text!r} is not a part such as 3/8, the third of eight")
+    return int(part), int(parts)
 
 
 def several_options(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
@@ -110,7 +105,7 @@ def shapes_option(*, required: bool) -> Option:
         "--shape",
         multiple=True,
         required=required,
-        type=Several(Shape()),
+        type=Several(SHAPE),
         metavar="SHAPE",
         help="Shape of the inputs: 2,8,256,196; may be repeated; an extent may be a range: 2,8,256,49..784*2.",
     )
@@ -172,7 +167,7 @@ _EXECUTION_OPTIONS = (
     click.option("--dask", metavar="ADDRESS", help="Run on the cluster of a Dask scheduler: tcp://host:8786."),
     click.option(
         "--shard",
-        type=Shard(),
+        type=Parsed("shard", _shard),
         metavar="I/N",
         help="Run only the I-th of N shards of the points, for jobs of a cluster; give each its own --db.",
     ),
