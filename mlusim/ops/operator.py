@@ -34,6 +34,8 @@ from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
 from mlusim.units import format_bytes, plural
 
+_ELEMENT_TYPES = "element types are input_dtype and index_dtype"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
@@ -254,8 +256,12 @@ def plan(
     from mlusim.ops.registry import operator_of
 
     schema = operator_of(operator)
+    known = {attribute.name for attribute in schema.attributes}
+    for name in attributes:
+        if "dtype" in name and name not in known:
+            raise InputError(f"plan of {schema.name} with {name}: {_ELEMENT_TYPES}")
     if len(shapes) != len(schema.inputs):
-        types = "; element types are input_dtype and index_dtype" if len(shapes) > len(schema.inputs) else ""
+        types = f"; {_ELEMENT_TYPES}" if len(shapes) > len(schema.inputs) else ""
         raise InputError(
             f"plan of {schema.name} with {plural(len(shapes), 'shape')}: pass one for each of its "
             f"tensors, {', '.join(schema.tensors)}{types}"

@@ -126,6 +126,10 @@ def test_a_tensor_that_requires_gradients_is_detached():
             lambda: mlusim.plan("gather", (1, 3), (1, 3), "float16"),
             "plan of gather with 3 shapes: .*tensors, x, index; element types are input_dtype and index_dtype$",
         ),
+        (
+            lambda: mlusim.plan("gather", (1, 3), (1, 3), dtype="float16"),
+            "plan of gather with dtype: element types are input_dtype and index_dtype$",
+        ),
         (lambda: mlusim.plan("flip", (1, 3)), "flip: axis is missing: pass a value, such as 0,2$"),
         (lambda: mlusim.plan("flip", (1, 3), axes=0), "flip has no attribute 'axes': did you mean axis"),
     ],
