@@ -40,6 +40,7 @@ def find_unread(run: Run) -> list[Finding]:
     # Scratch is used only within its instruction, so nothing has to read it.
     chosen = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)
     rows = np.flatnonzero(chosen)
+    rows = rows[_with_readers(run, rows, line)[accesses.alloc[rows]]]
     count = _FIRST_ROWS
     while doubtful.any() and len(rows):
         part = rows[:count]
@@ -49,7 +50,7 @@ def find_unread(run: Run) -> list[Finding]:
         count *= 8
     findings = []
     for number in np.flatnonzero(doubtful).tolist():
-        own = rows[(line[rows] == number) & accesses.write[rows]]
+        own = np.flatnonzero(chosen & accesses.write & (line == number))
         if not len(own):
             continue
         record = int(accesses.record[own[0]])
@@ -68,6 +69,18 @@ def find_unread(run: Run) -> list[Finding]:
             )
         )
     return findings
+
+
+def _with_readers(run: Run, rows: Integers, line: Integers) -> Flags:
+    """By allocation, whether its contents may be read: not if one line accesses it, in updates only."""
+    alloc, record, write = (column[rows] for column in (run.accesses.alloc, run.accesses.record, run.accesses.write))
+    only_line = np.full(len(run.log.allocations), NONE, np.int64)
+    only_line[alloc] = line[rows]
+    updated = np.full(len(run.log), NONE, np.int64)
+    updated[record[write]] = alloc[write]
+    readers = np.zeros(len(only_line), bool)
+    readers[alloc[(line[rows] != only_line[alloc]) | (~write & (updated[record] != alloc))]] = True
+    return readers
 
 
 def _replaced_at(run: Run, row: int) -> str:
