@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,7 +100,28 @@ Examples:
 """
 
 
-@bangc.command("run", cls=SectionedCommand, sections=_SECTIONS, help=_RUN_HELP)
+# Endings of source files.
+_SOURCES = (".mlu", ".cpp", ".cc")
+
+
+class _Run(SectionedCommand):
+    """A command that takes arguments of a program, after `--` or not."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As in click. Without `--`, a source file among the arguments is one that `--with` was to name."""
+        is_apart = "--" in args
+        rest = super().parse_args(ctx, args)
+        for word in () if is_apart else ctx.params["words"]:
+            if word.endswith(_SOURCES) and Path(word).is_file():
+                raise click.UsageError(
+                    f"{word} is another source file: name each with a --with of its own, --with {word}; to pass its "
+                    "name to main, write -- before main's arguments",
+                    ctx,
+                )
+        return rest
+
+
+@bangc.command("run", cls=_Run, sections=_SECTIONS, help=_RUN_HELP)
 @click.argument("file", metavar="FILE[:ENTRY]")
 @click.argument("words", nargs=-1, metavar="[-- ARGUMENTS...]")
 def run(

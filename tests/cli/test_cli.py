@@ -21,6 +21,8 @@ from mlusim.cli.operators import SUMMARIES
 from mlusim.hardware import presets
 from mlusim.ops.commands import COMMANDS
 
+PROGRAM = str(ROOT / "tests/bangc/kernels/program.mlu")
+
 
 def fail(*arguments, code=2):
     """The error message, one line, of a failing command."""
@@ -141,6 +143,10 @@ def test_usage_errors_name_the_help_command():
             "option '--device'; a board is the argument of this command: mlusim devices",
         ),
         (("run", "k.py::add"), "k.py::add: write one colon, k.py:add"),
+        (
+            ("bangc", "run", PROGRAM, "--with", PROGRAM, PROGRAM),
+            f"name each with a --with of its own, --with {PROGRAM}; ",
+        ),
     ],
 )
 def test_words_in_a_wrong_place_are_answered_with_the_right_command(words, message):

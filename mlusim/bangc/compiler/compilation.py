@@ -178,7 +178,8 @@ def _check_sizes(texts: Sequence[Rewritten]) -> None:
             if name not in defined:
                 raise CompileError(
                     f"{file}:{line}: {name} has no size: an array with a memory space must be defined with its size, "
-                    "since no launch sets one; define it here, or name the file that does (--with FILE, sources=)"
+                    "since no launch sets one; define it here, or name the file that does, without static (--with "
+                    "FILE, sources=)"
                 )
 
 

@@ -8,6 +8,10 @@ from mlusim.errors import CompileError
 
 # Added to a memory's number: the array may be another file's, as in `runtime/arrays.h`.
 _EXTERN = 8
+# In scopes, for a namespace without a name.
+UNNAMED = "(unnamed)"
+# The owner of an array that other files may declare.
+_OF_ALL_FILES = '""'
 SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
 # Words of variables in GDRAM; they also stand before functions.
 _VARIABLES = {"__mlusim_device": 4, "__mlusim_const": 4}
@@ -24,17 +28,19 @@ class MemoryArrays:
 
     Attributes:
         unsized: arrays that it declares without a size, with file and line of the declaration.
-        defined: arrays that it declares with their size.
+        sized: arrays that it declares with their size.
+        defined: those of them that other files may declare without.
     """
 
     def __init__(self, source: Source) -> None:
         self.unsized: dict[str, tuple[str, int]] = {}
+        self.sized: set[str] = set()
         self.defined: set[str] = set()
         self._source = source
         self._placed: dict[tuple[str, str], str] = {}
         self._number = 0
         # The function or class that declares the arrays, in C++: each instance of a template has arrays of its own.
-        self._owner = ""
+        self._owner = _OF_ALL_FILES
         self._storage = "static"
 
     def rewrite(self, position: int, scope: str, *, at_file_scope: bool, in_class: bool) -> int:
@@ -42,13 +48,13 @@ class MemoryArrays:
 
         Args:
             position: position of the memory space's word.
-            scope: the enclosing namespaces.
+            scope: the enclosing namespaces; `UNNAMED` for one without a name.
             at_file_scope: outside of every function and class.
             in_class: a member.
         """
         source, tokens = self._source, self._source.tokens
         marker = tokens[position]
-        self._owner, self._storage = '""' if at_file_scope else "__PRETTY_FUNCTION__", "static"
+        self._owner, self._storage = _OF_ALL_FILES if at_file_scope else "__PRETTY_FUNCTION__", "static"
         start = self._start(position)
         stop = source.end_of_declaration(position)
         for index in range(start, min(stop, len(tokens))):
@@ -68,6 +74,10 @@ class MemoryArrays:
             return position + 1
         kind = next(SPACES[token.text] for token in body if token.text in SPACES)
         external = any(token.text == "extern" for token in body)
+        if external:
+            self._owner = _OF_ALL_FILES
+        elif at_file_scope and (UNNAMED in scope or any(token.text == "static" for token in body)):
+            self._owner = '"static"'
         words = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
         parameters = _end_of_template_parameters(words)
         declarators = split_at_commas(words[parameters:])
@@ -125,7 +135,7 @@ class MemoryArrays:
     def rewrite_type(self, position: int) -> None:
         """Rewrite `decltype(name)` of an array, whose name is a reference here, to the type of the array."""
         words = self._source.tokens[position : position + 4]
-        if [word.text for word in words[::3]] != ["decltype", ")"] or words[2].text not in self.defined:
+        if [word.text for word in words[::3]] != ["decltype", ")"] or words[2].text not in self.sized:
             return
         for index, text in ((position, "::std::remove_reference_t<decltype"), (position + 3, ")>")):
             self._source.replace(index, index, text)
@@ -172,7 +182,9 @@ class MemoryArrays:
     def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token, *, again: bool = False) -> str:
         """Return a reference to an array; `again`: to one that has a reference of its name, which it defines."""
         name = declarator[0].text
-        self.defined.add(name)
+        self.sized.add(name)
+        if self._owner == _OF_ALL_FILES:
+            self.defined.add(name)
         end = _end_of_bounds(declarator)
         bounds, initial = joined(declarator[1:end]), declarator[end:]
         self._number += 1

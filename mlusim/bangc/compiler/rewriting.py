@@ -25,7 +25,7 @@ from mlusim.bangc.compiler.entries import (
 from mlusim.bangc.compiler.headers import DECLARATIONS, header_words
 from mlusim.bangc.compiler.host_functions import host_functions_called
 from mlusim.bangc.compiler.launches import keep_function, rewrite_launch
-from mlusim.bangc.compiler.memory_arrays import SPACES, MemoryArrays
+from mlusim.bangc.compiler.memory_arrays import SPACES, UNNAMED, MemoryArrays
 from mlusim.bangc.compiler.source import CLASS, CODE, LINKAGE, NAMESPACE, Source, Token, joined, source_of
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
@@ -144,7 +144,7 @@ class _Rewriter:
         if token.text in SPACES:
             return self.arrays.rewrite(
                 position,
-                "::".join(name for _, name in self._scopes),
+                "::".join(name or UNNAMED for _, name in self._scopes),
                 at_file_scope=self._at_file_scope,
                 in_class=bool(self._scopes) and self._scopes[-1][0] == CLASS,
             )

@@ -85,7 +85,7 @@ def undefined_text(binary: Path, address: int) -> str:
 
 def undefined_variable(name: str) -> str:
     """Say that no file defines a variable, and what to do."""
-    return f"{name}, which no file defines: define it, or name its source file too"
+    return f"{name}, which no file defines: define it, without static, or name its source file too"
 
 
 @lru_cache(maxsize=32)

@@ -55,7 +55,7 @@ struct Declaration {
     // Whether the known array is this one: that of the cluster or the board, or one that another file defines.
     bool is(Array *known) const {
         if (known->size != size || strcmp(known->name, name)) return false;
-        bool meets = task() ? kind & EXTERN : (kind | known->kind) & EXTERN;
+        bool meets = (task() ? kind & EXTERN : (kind | known->kind) & EXTERN) && !*owner && !*known->owner;
         if (meets && !task()) {
             known->kind &= kind;
             if (!known->initial) known->initial = initial;
@@ -95,7 +95,7 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
     void *place = (char *)arena->base + (offset > ARENA_MASK ? 0 : offset);
     for (Word k = 0; !task() && k < loading->declared_count; ++k) {
         auto &declared = loading->declared[k];
-        if (declared.kind == space && !strcmp(declared.name, name)) *declared.reference = place;
+        if (declared.kind == space && !strcmp(declared.name, name) && !*owner) *declared.reference = place;
     }
     return place;
 }
@@ -104,7 +104,7 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
 EXPORT void *mlusim_find(Word space, const char *name, void **reference) {
     const Arena *arena = arena_of(space);
     for (Word k = 0; arena && k < arena->count; ++k)
-        if (!strcmp(arena->arrays[k].name, name)) return (char *)arena->base + arena->arrays[k].offset;
+        if (!strcmp(arena->arrays[k].name, name) && !*arena->arrays[k].owner) return (char *)arena->base + arena->arrays[k].offset;
     if (loading && !task() && loading->declared_count < ARRAYS)
         loading->declared[loading->declared_count++] = {space, name, reference};
     return nullptr;

@@ -83,7 +83,7 @@ struct Array {
     const char *file;
     Word line;
     const void *initial;
-    const char *owner;  // the function that declares it, with its template arguments
+    const char *owner;  // the function that declares it, with its template arguments; "" if other files may use it
 };
 // The addresses of the arrays of one memory; the cores of a cluster share that of their SRAM.
 struct Arena {

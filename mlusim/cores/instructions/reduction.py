@@ -23,6 +23,7 @@ from mlusim.cores.instructions.record import (
     Instruction,
     Match,
     Operand,
+    Overlap,
     Runs,
     same_size,
 )
@@ -182,6 +183,8 @@ REDUCTIONS: list[Instruction] = [
             writes=_value_and_index_bytes,
             types=NUMBERS,
             since=since,
+            # As the headers state, for the older two only (B).
+            overlap=Overlap.APART if name in {"max", "min"} else Overlap.SAME,
         )
         for name, of_src, index, since in (
             ("max", "largest of src", "its index", SERIES_2XX),

@@ -112,7 +112,7 @@ def test_a_call_of_an_undefined_function_is_an_error_at_its_line(tmp_path: Path)
 @pytest.mark.parametrize(
     ("kernel", "host", "message"),
     [
-        ("y[0] = 1", "n > 9", r"alone\.mlu:5: main uses n, which no file defines: define it, or name its source file"),
+        ("y[0] = 1", "n > 9", r"alone\.mlu:5: main uses n, which no file defines: define it, without static, or name"),
         ("y[0] = other::table[2]", "0", r"alone\.mlu:4, .*address \w+ is that of other::table, which no file defines"),
     ],
 )
@@ -146,15 +146,17 @@ def test_a_specialisation_may_be_static(word: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "use"),
+    ("word", "use", "defined"),
     [
-        ("__mlu_const__", "y[0] = a[2]"),
-        ("__mlu_device__", "__memcpy(t, a, 256, GDRAM2NRAM)"),
-        ("__nram__", "y[0] = a[2]"),
-        ("__nram__", "__bang_write_zero(a, 64)"),
+        ("__mlu_const__", "y[0] = a[2]", ""),
+        ("__mlu_device__", "__memcpy(t, a, 256, GDRAM2NRAM)", "static WORD float a[64];"),
+        ("__nram__", "y[0] = a[2]", "namespace { WORD float a[64]; }"),
+        ("__nram__", "__bang_write_zero(a, 64)", "static WORD float a[64];"),
     ],
 )
-def test_the_use_of_an_array_that_no_file_defines_is_an_error_at_its_line(word: str, use: str, tmp_path: Path) -> None:
+def test_the_use_of_an_array_that_no_file_defines_is_an_error_at_its_line(
+    word: str, use: str, defined: str, tmp_path: Path
+) -> None:
     file = tmp_path / "extern.mlu"
     program = (
         f"#include <bang.h>\nextern {word} float a[64];\n"
@@ -163,8 +165,12 @@ def test_the_use_of_an_array_that_no_file_defines_is_an_error_at_its_line(word: 
     file.write_text(program.replace("USE", "t[0] = 1"))
     assert mlusim.run(bangc.compile(file)["k"], Output(2), dim=1, kind="BLOCK").output[1] == 1
     file.write_text(program.replace("USE", use))
-    with pytest.raises(AccessError, match=r"extern\.mlu:4, .*it uses a, which no file defines: define it, or name its"):
-        mlusim.run(bangc.compile(file)["k"], Output(2), dim=1, kind="BLOCK")
+    # An array of another file that is static, or of a function or a namespace without a name, is none of this one's.
+    other = tmp_path / "other.mlu"
+    other.write_text(f"#include <bang.h>\n{defined.replace('WORD', word)}\n")
+    message = r"extern\.mlu:4, .*it uses a, which no file defines: define it, without static, or name its"
+    with pytest.raises(AccessError, match=message):
+        mlusim.run(bangc.compile(file, sources=[other])["k"], Output(2), dim=1, kind="BLOCK")
     file.write_text(program.replace("USE", use).replace("\n__mlu_entry__", f" {word} float a[64];\n__mlu_entry__"))
     assert mlusim.run(bangc.compile(file)["k"], Output(2), dim=1, kind="BLOCK").output[1] == 1
 

@@ -31,6 +31,7 @@ from mlusim.memory.view import View
             lambda core, t: core.mirror(t, t),
             "mirror of <.*> to <.*>: they overlap; the result would depend on the order",
         ),
+        (lambda core, t: core.max(t[:4], t), "max of <.*> to <.*>: they overlap"),
         (lambda core, t: core.transpose(t.reshape(8, 8), t.reshape(8, 8)), "transpose of <.*> to <.*>: they overlap"),
     ],
 )
