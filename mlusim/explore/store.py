@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -305,18 +306,16 @@ def _is_good(row: Any) -> bool:
 
 def _salvage(path: Path) -> list[Any]:
     """Return the good rows of a damaged file, queried by key prefix, so that a bad page hides only few of them."""
-    good_rows: dict[bytes, Any] = {}
-    base = sqlite3.connect(path, isolation_level=None)
-    base.text_factory = bytes
-    try:
-        prefixes = [f"{number:03x}" for number in range(1 << 12)]
-        for low, high in zip(["", *prefixes], [*prefixes, "\U0010ffff"], strict=True):
-            try:
-                with _texts():
-                    rows = base.execute(f"{_SELECT} WHERE key >= ? AND key < ?", (low, high)).fetchall()
-            except sqlite3.DatabaseError:
-                continue
-            good_rows |= {row[0]: row for row in rows if _is_good(row)}
-    finally:
-        base.close()
-    return [tuple(cell.decode() if isinstance(cell, bytes) else cell for cell in row) for row in good_rows.values()]
+    bounds = ["", *(f"{number:03x}" for number in range(1 << 12)), "\U0010ffff"]
+    with closing(sqlite3.connect(path, isolation_level=None)) as base:
+        base.text_factory = bytes
+        rows = [row for low, high in pairwise(bounds) for row in _rows_between(base, low, high) if _is_good(row)]
+    by_key = {row[0]: row for row in rows}
+    return [tuple(cell.decode() if isinstance(cell, bytes) else cell for cell in row) for row in by_key.values()]
+
+
+def _rows_between(base: sqlite3.Connection, low: str, high: str) -> list[Any]:
+    """Return the rows with these keys; none if the file is damaged there."""
+    with suppress(sqlite3.DatabaseError), _texts():
+        return base.execute(f"{_SELECT} WHERE key >= ? AND key < ?", (low, high)).fetchall()
+    return []

@@ -217,27 +217,12 @@ class Device(DeviceMemory):
         self.log.host.waits.append(len(self.log.launches))
 
     def _run(self) -> None:
-        environment = self._chip.environment
-        step = environment.step
         self._chip.noted.clear()
         watch_discarded()
         token = NOTED.set(self._chip.note)
         try:
             with self._watchdog, fewer_collections:
-                self._chip.place_all()
-                try:
-                    if self.chip.observer is not None:
-                        self.chip.observer.run(self._chip, step)
-                    while True:
-                        step()
-                except EmptySchedule:
-                    pass
-                except Exception:
-                    # The time may have exceeded what a record can hold.
-                    check_time(self.board, environment.now)
-                    raise
-                check_time(self.board, environment.now)
-                check_deadlock(task for job in self._jobs() for task in job.tasks)
+                self._simulate()
         except BaseException as error:
             self._broken = type(error).__name__
             self._stopped = f"{self._broken}: {error}"
@@ -247,6 +232,23 @@ class Device(DeviceMemory):
             raise
         finally:
             NOTED.reset(token)
+
+    def _simulate(self) -> None:
+        """Run all events. Raises the errors of kernels, `HangError`, and `SimulatedTimeError`."""
+        environment, observer = self._chip.environment, self._chip.observer
+        step = environment.step
+        self._chip.place_all()
+        try:
+            if observer is not None:
+                observer.run(self._chip, step)
+            while True:
+                step()
+        except EmptySchedule:
+            pass
+        finally:
+            # Also after an error: the time may have exceeded what a record can hold.
+            check_time(self.board, environment.now)
+        check_deadlock(task for job in self._jobs() for task in job.tasks)
 
     def _refuse_threads(self) -> None:
         """Raise if a thread uses the device while it runs in another thread."""
