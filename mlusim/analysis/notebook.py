@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.small_pictures import CURVE_PX, bandwidth_areas, share_bar, swatches
 from mlusim.analysis.style import BLACK, INK, PAPER
-from mlusim.units import GIGA, format_bytes, format_us, percent, plural
+from mlusim.analysis.summary import figures, split_rows
+from mlusim.units import GIGA, format_us
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
     from mlusim.verifier.report import Report
 
 _WIDTH, _BAR = 640, 18
+# Rows of the summary.
+_SHOWN = ("time", "known error", "lower bound", "DRAM bus, read", "DRAM bus, write", "io_efficiency", "strategy")
 # Characters of a cell that are not broken into lines.
 _MOST_UNBROKEN = 32
 # Notebooks may have a dark theme; these charts do not adapt to it.
@@ -25,24 +28,10 @@ _CELL = "padding:1px 12px 1px 0;text-align:left;background:none;color:" + INK
 
 def result_html(result: Result) -> str:
     """Render a run for a notebook."""
-    metrics, bound, board = result.metrics, result.lower_bound, result.board
-    bus, compulsory = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
-    facts = [
-        ("time", f"{format_us(metrics.time_ps)}, by the model ({result.known.text})"),
-        (
-            "lower bound",
-            format_us(bound.time_ps)
-            + (f", the run takes {result.time_ps / bound.time_ps:.3g} x" if bound.time_ps else ""),
-        ),
-        ("io_efficiency", f"{percent(metrics.io_efficiency)}; {metrics.verdict}"),
-        ("DRAM bus", format_bytes(bus) + (f", {bus / compulsory:.2f} x the compulsory bytes" if compulsory else "")),
-        ("peak NRAM", format_bytes(metrics.peak_nram_bytes)),
-    ]
-    if result.plan is not None:
-        plan = result.plan
-        facts.insert(0, ("split", f"strategy {plan.strategy}, tier {plan.tier}; {plural(plan.tasks, 'task')}"))
-    if result.stopped:
-        facts.insert(0, ("stopped", result.stopped))
+    metrics, board = result.metrics, result.board
+    facts = [("stopped", result.stopped)] if result.stopped else []
+    shown = [row for row in (*figures(result), *split_rows(result)) if row.label in _SHOWN]
+    facts += [(row.label, "; ".join(filter(None, (row.value, row.note)))) for row in shown]
     outputs = result.outputs or ({} if result.output is None else {"output": result.output})
     for name, array in outputs.items():
         facts.append((name if len(outputs) > 1 else "output", f"{array.dtype} {list(array.shape)}"))
