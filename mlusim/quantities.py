@@ -64,3 +64,16 @@ def as_number(name: str, text: str, value: Decimal, *, whole: bool) -> int | flo
 def units_of(name: str) -> dict[str, int]:
     """Return the units accepted for a parameter's values, as multiples of its own unit."""
     return next((units for ending, units in _UNITS.items() if name == ending or name.endswith(f"_{ending}")), {})
+
+
+def text_of(name: str, value: object, *, space: str = "") -> str:
+    """Format a value with the largest unit that gives a short number, after a `space`; `quantity` can parse it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    known = [(unit, size) for unit, size in units_of(name).items() if unit != "KB"]
+    for unit, size in sorted(known, key=lambda item: -item[1]):
+        number = f"{value / size:.6g}"
+        if value >= size > 1 and float(number) * size == value and len(number) <= 6:
+            return f"{number}{space}{unit}"
+    number = str(value) if isinstance(value, int) else f"{value:.6g}"
+    return next((f"{number}{space}{unit}" for unit, size in known if size == 1), number)

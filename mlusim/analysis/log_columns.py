@@ -39,32 +39,6 @@ class LogColumns:
         last_ps: end of the whole run, also in a part of it.
     """
 
-    op: Integers
-    task: Integers
-    pipe: Integers
-    line: Integers
-    issue_ps: Integers
-    start_ps: Integers
-    end_ps: Integers
-    latency_ps: Integers
-    alone_ps: Integers
-    count: Integers
-    bytes_requested: Integers
-    bus_read_bytes: Integers
-    bus_write_bytes: Integers
-    direction: Integers
-    waited_for: Integers
-    detail: Integers
-    dst_alloc: Integers
-    dst_offset: Integers
-    dst_box: Integers
-    a_alloc: Integers
-    a_offset: Integers
-    a_box: Integers
-    b_alloc: Integers
-    b_offset: Integers
-    b_box: Integers
-
     def __init__(self, log: Log, board: Board) -> None:
         check_is("log", log, Log, "pass the log of a result or a device, such as result.log")
         check_is("board", board, Board, "pass the board of the result or the device, such as result.board")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlusim.units import GIGA, MEGA, PS_PER_NS, short_bytes
+from mlusim.quantities import text_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,8 @@ class Scale:
             values = values[:: -(-len(values) // _MANY)]
         if len(values) <= _MANY or not self.numeric:
             axes.set_xticks(
-                [self._positions[value] for value in values], [short(self._column, value) for value in values]
+                [self._positions[value] for value in values],
+                [text_of(self._column, value, space=" ") for value in values],
             )
             axes.xaxis.set_minor_locator(NullLocator())
 
@@ -83,27 +84,12 @@ def axis_words(column: str) -> str:
     return _AXIS_WORDS.get(column, column.replace("_", " "))
 
 
-def short(column: str, value: Any) -> str:
-    """Format a value for a tick or a label."""
-    if not is_number(value):
-        return str(value)
-    if column.endswith("_bytes_per_s"):
-        return f"{value / GIGA:.6g} GB/s"
-    if column.endswith("_hz"):
-        return f"{value / MEGA:.6g} MHz"
-    if column.endswith("_ps"):
-        return f"{value / PS_PER_NS:.6g} ns"
-    if column.endswith("_bytes"):
-        return short_bytes(value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 _BARE = ("strategy", "device", "dtype", "shape")
 
 
 def spelled(axis: str, value: Any) -> str:
     """Format a value of a distinguishing axis for the label of a line."""
-    text = "as the board" if value is None and axis.startswith("nram") else short(axis, value)
+    text = "as the board" if value is None and axis.startswith("nram") else text_of(axis, value, space=" ")
     if axis in _BARE:
         return text
     name = axis.removesuffix("_bytes_per_s").removesuffix("_usable_bytes").removesuffix("_bytes").replace("_", " ")

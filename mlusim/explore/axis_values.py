@@ -120,22 +120,6 @@ def _example(name: str) -> str:
     return f"16{unit}..64{unit}*2 or 16{unit}..64{unit}+16{unit}"
 
 
-def text_of(name: str, value: object) -> str:
-    """Format a value with the largest unit that gives a short number; `numbers` can parse it."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-
-    def spelled(number: float) -> str:
-        return f"{number:.6g}"
-
-    known = [(unit, size) for unit, size in units_of(name).items() if unit != "KB"]
-    for unit, size in sorted(known, key=lambda item: -item[1]):
-        if value >= size > 1 and float(spelled(value / size)) * size == value and len(spelled(value / size)) <= 6:
-            return f"{spelled(value / size)}{unit}"
-    unit = next((unit for unit, size in known if size == 1), "")
-    return f"{value}{unit}" if isinstance(value, int) else f"{spelled(value)}{unit}"
-
-
 def several(value: Any) -> list[Any]:
     """Return the distinct values of a list, 1-D array, set, range or iterator; or a single value as a list."""
     if isinstance(value, np.ndarray) and value.ndim == 1:

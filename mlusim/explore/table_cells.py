@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mlusim.explore.axis_values import text_of
+from mlusim.quantities import text_of
 from mlusim.units import PS_PER_US, format_us, percent, short_bytes
 
 Row = Mapping[str, Any]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.errors import InputError
-from mlusim.explore.axis_values import MAX_VALUES, numbers, shapes, text_of
+from mlusim.explore.axis_values import MAX_VALUES, numbers, shapes
+from mlusim.quantities import text_of
 
 
 @pytest.mark.parametrize(
