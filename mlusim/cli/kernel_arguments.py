@@ -34,8 +34,8 @@ shape_option = click.option(
     "--shape",
     type=KERNEL_SHAPE,
     metavar="SHAPE",
-    help="Shape of the tensors without --arg. Inputs are random, and the last tensor is the output; in a .mlu "
-    "file, pointers to const are inputs, and other pointers are outputs.",
+    help="Shape of the tensors without --arg. Inputs are random. Tensors that the kernel only stores to are "
+    "outputs, or else the last one; in a .mlu file, pointers to const are inputs, and other pointers are outputs.",
 )
 dtype_option = click.option(
     "--dtype",

@@ -40,7 +40,7 @@ class KernelCall:
     Attributes:
         kernel: a kernel; or a plain function (device, shape, dtype, **settings) that uploads and launches.
         arguments: as text, `name=value` or `value`: see `mlusim.host.arguments`.
-        shape, dtype: of the tensors without an argument: random inputs, and an output for the last one.
+        shape, dtype: of the tensors without an argument: random inputs, and outputs (`UserKernel.types`).
         settings: values for parameters with a default.
         launch: `dim` and `kind`, if given.
         seed: seed of the random inputs.

@@ -193,7 +193,7 @@ def sweep(
         operation: an operator's name, as in `mlusim run NAME`; a function; or `"file.py:function"`. A function is a
             kernel, `async def kernel(core, x, ..., out)`, or `launch(device, shape, dtype, **settings)`, which uploads,
             allocates and launches on the given `Device`. The tensors of a kernel have the swept shape and element
-            type, and the last one is the output; its parameters with a default are settings.
+            type; those that it only stores to are outputs, or else the last one. Those with a default are settings.
         shape: the shape of the inputs: (2, 8, 256, 196), a list of shapes, or a string: "2,8,256,49..784*2".
         arguments: the arguments of a kernel, as in `mlusim run FILE.py:kernel --arg`: "x=x.npy", "out=float32:2,8",
             "8". The shape is that of the tensors without an argument, and may be omitted if there are none.

@@ -6,16 +6,18 @@ Its digest (`mlusim.explore.fingerprint`) covers everything it depends on, and w
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import inspect
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from textwrap import dedent
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -43,7 +45,8 @@ class UserKernel:
         version: the user's version for dependencies not covered by the digest; may be empty.
         function: the function itself, in this process.
         launches: whether it is a plain function that uploads and launches; else it is a kernel.
-        tensors: a kernel's parameters after `core` without a default: tensors, the last one its output.
+        tensors: a kernel's parameters after `core` without a default: tensors, and numbers.
+        outputs: those of them that a Python kernel only stores to, by its source, which another process may not have.
         settings: parameters with a default, by name.
         file: its source file.
         text: text of that file, if named as `file.py:function`.
@@ -56,14 +59,15 @@ class UserKernel:
     function: Function
     launches: bool
     tensors: tuple[str, ...]
+    outputs: tuple[str, ...]
     settings: Mapping[str, Any]
     file: str = ""
     text: str = ""
 
     @property
     def types(self) -> dict[str, ParameterType]:
-        """Declared types of its parameters, by name; for a Python kernel, those annotated as numbers."""
-        declared = {}
+        """Declared types of its parameters, by name; for a Python kernel, outputs, and those annotated as numbers."""
+        declared = {name: ParameterType(Role.OUTPUT, None) for name in self.outputs}
         for name, parameter in inspect.signature(self.function).parameters.items():
             if isinstance(parameter.annotation, ParameterType):
                 declared[name] = parameter.annotation
@@ -77,7 +81,7 @@ class UserKernel:
 
     def payload(self) -> dict[str, Any]:
         """Return the kernel as plain values, sufficient for this process only."""
-        return {name: getattr(self, name) for name in ("name", "sha256", "version", "file", "text")}
+        return {name: getattr(self, name) for name in ("name", "sha256", "version", "outputs", "file", "text")}
 
     @cached_property
     def sendable(self) -> dict[str, Any]:
@@ -115,7 +119,7 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
     else:
         raise InputError(f"{shown(kernel)} is neither the name of an operator nor a function")
     with importable_from(source["file"] if "text" in source else ""):
-        user_kernel = _user_kernel(function, name, version, **source)
+        user_kernel = _user_kernel(function, name, version, _only_stored_to(function), **source)
     _loaded[user_kernel.sha256] = function
     return user_kernel
 
@@ -203,10 +207,13 @@ def _of_file(code: CodeType, file: str) -> CodeType:
 
 def restored(kernel: Mapping[str, Any]) -> UserKernel:
     """Restore a `UserKernel` from its payload, in any process."""
-    return _user_kernel(load(kernel), kernel["name"], kernel["version"], file=kernel["file"], text=kernel["text"])
+    source = {"file": kernel["file"], "text": kernel["text"]}
+    return _user_kernel(load(kernel), kernel["name"], kernel["version"], kernel["outputs"], **source)
 
 
-def _user_kernel(function: Function, name: str, version: str, **source: str) -> UserKernel:
+def _user_kernel(
+    function: Function, name: str, version: str, only_stored_to: Collection[str], **source: str
+) -> UserKernel:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -230,11 +237,32 @@ def _user_kernel(function: Function, name: str, version: str, **source: str) -> 
         function=function,
         launches=launches,
         tensors=required[1:],
+        outputs=() if launches else tuple(parameter for parameter in required[1:] if parameter in only_stored_to),
         settings={
             parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
         },
         **source,
     )
+
+
+def _only_stored_to(kernel: Function) -> frozenset[str]:
+    """Return the names that a Python kernel passes only as destinations of copies and stores, by its own source."""
+    try:
+        tree = ast.parse(dedent(inspect.getsource(kernel)))
+    except (OSError, TypeError, SyntaxError):
+        return frozenset()
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    stored, other = set[str](), set[str]()
+    for name in ast.walk(tree):
+        if not isinstance(name, ast.Name) or isinstance(parents[name], ast.Attribute):  # out.size
+            continue
+        part: ast.AST = name
+        while isinstance(above := parents[part], ast.Subscript) and above.value is part:
+            part = above
+        method = above.func if isinstance(above, ast.Call) and part in above.args[:1] else None
+        is_store = isinstance(method, ast.Attribute) and method.attr.startswith(("memcpy", "store"))
+        (stored if is_store else other).add(name.id)
+    return frozenset(stored - other)
 
 
 def _check_kernel(name: str, parameters: Sequence[inspect.Parameter]) -> None:

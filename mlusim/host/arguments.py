@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from mlusim.memory.view import View
 
 
-# By whether the kernel has types, as in BANG C: which tensors of `--shape` are inputs, and which outputs.
-_ROLES = {False: "the last one is the output", True: "pointers to const are inputs, the others outputs"}
+# By whether inputs are declared, as in BANG C: which tensors of `--shape` are inputs, and which outputs.
+_ROLES = {
+    False: "those that the kernel only stores to are outputs, or else the last one",
+    True: "pointers to const are inputs, the others outputs",
+}
 FORMS = (
     "a file (x.npy, x.npz:key; inout:x.npy: the kernel may write it), an output (float32:2,8,64), random elements "
     "(random:float32:1000), or a number"
@@ -206,8 +209,8 @@ def assign(
         kernel: its name, for messages.
         parameters: names of the required parameters, without the core.
         arguments: from `parse_argument`.
-        shape, dtype: of the tensors for parameters without an argument: random inputs, and an output for the last one.
-            None: every parameter needs an argument.
+        shape, dtype: of the tensors for parameters without an argument: random inputs and outputs; without an output in
+            `types`, the last one is the output. None: every parameter needs an argument.
         optional: names of parameters with a default.
         types: declared types of parameters, by name. With `shape`, they determine inputs, outputs and element types.
 
@@ -216,20 +219,22 @@ def assign(
     """
     named = _by_parameter(kernel, parameters, arguments, optional)
     missing = [name for name in parameters if name not in named]
+    types = types or {}
+    roles = {declared.role for declared in types.values()}
     if missing and shape is None:
         listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise InputError(
             f"{kernel}: no argument for {listed}; give --shape (in Python shape=...) for random tensors "
-            f"({_ROLES[bool(types)]}), or {_as_argument(f'{missing[0]}=...')}, {FORMS}"
+            f"({_ROLES[Role.INPUT in roles]}), or {_as_argument(f'{missing[0]}=...')}, {FORMS}"
         )
-    types = types or {}
     tensors = [name for name in parameters if not isinstance(named.get(name), int | float)]
     for name in missing:
         declared = types.get(name)
         if declared is not None and declared.role is Role.NUMBER:
             of_type = f" ({declared.dtype.name})" if declared.dtype is not None else ""
             raise InputError(f"{kernel}: {name} is a number{of_type}: give {_as_argument(f'{name}=NUMBER')}")
-        output = name == tensors[-1] if declared is None else declared.role is Role.OUTPUT
+        is_last = name == tensors[-1] and Role.OUTPUT not in roles
+        output = is_last if declared is None else declared.role is Role.OUTPUT
         element = dtype if declared is None or declared.dtype is None else declared.dtype
         named[name] = (Output if output else RandomInput)(shape or (), dtype_of(element))
     for name, declared in types.items():

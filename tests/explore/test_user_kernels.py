@@ -15,6 +15,7 @@ import mlusim
 from mlusim.errors import InputError
 from mlusim.explore.runner import Runner
 from mlusim.explore.user_kernels import kernel_of
+from mlusim.host.arguments import Role
 from mlusim.processes import worker_pool
 
 
@@ -339,3 +340,30 @@ def test_steady_has_no_data():
     (row,) = mlusim.sweep(normalise, shape=(64, 100), steady=True, workers=0).rows
     assert row["status"] == "failed"
     assert row["message"].endswith("in a timing-only run, which has no numbers: run with data")
+
+
+def test_tensors_that_a_kernel_only_stores_to_are_outputs():
+    async def two(core, doubled, x, tripled):
+        if core.is_memory_core:
+            return
+        buffer = core.nram.alloc(x.size, x.dtype)
+        await core.memcpy(buffer, x)
+        core.add(buffer, buffer, buffer)
+        await core.memcpy(doubled[: doubled.size], buffer)
+        core.memcpy_async(tripled, buffer)
+
+    async def in_place(core, x, total):
+        await core.store(x[0], await core.load(x[1]))
+        await core.store(total[0][:], 1)
+
+    async def helped(core, x, out):
+        await two(core, out, x, out)
+
+    def outputs(kernel):
+        return [name for name, declared in kernel_of(kernel).types.items() if declared.role is Role.OUTPUT]
+
+    assert outputs(two) == ["doubled", "tripled"]
+    assert outputs(in_place) == ["total"]
+    assert outputs(helped) == []
+    for workers in (0, 1):
+        assert mlusim.sweep(two, shape=64, dim=1, kind="BLOCK", workers=workers).counts["done"] == 1

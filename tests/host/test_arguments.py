@@ -89,7 +89,7 @@ def test_shape_makes_the_tensors_without_an_argument():
         (["x=1"], r"^k: no argument for out; give --shape .*, or --arg out=... \(in Python .*\), a file"),
         (
             [],
-            r"^k: no argument for x and out; give --shape .* \(the last one is the output\), or --arg x=\.\.\. \(in ",
+            r"^k: no argument for x and out; give --shape .* outputs, or else the last one\), or --arg x=",
         ),
     ],
 )
