@@ -24,8 +24,6 @@ POISON = 0xFF
 # Filling a large tensor costs the host as much as copying it. Larger off-chip allocations are not poisoned, nor is
 # reused memory; the verifier finds the bytes that a kernel left unwritten.
 _POISONED_BYTES = 16 * MIB
-# The elements of a fresh buffer.
-_POISONED = np.array(POISON, np.uint8)
 
 
 class Allocation:
@@ -72,17 +70,22 @@ class Allocation:
 
 
 class Memory:
-    """One memory of the machine: a core's NRAM, a cluster's SRAM, the GDRAM; `data`: with bytes.
+    """One memory of the machine: a core's NRAM, a cluster's SRAM, the GDRAM.
+
+    `data`: with bytes. `fresh_byte`: the value of each fresh byte.
 
     Allocation identities are unique within a device.
     """
 
-    def __init__(self, kind: MemoryKind, name: str, size: MemorySize, *, data: bool = True) -> None:
+    def __init__(
+        self, kind: MemoryKind, name: str, size: MemorySize, *, data: bool = True, fresh_byte: int = POISON
+    ) -> None:
         self.kind = kind
         self.name = name
         self.size = size
         self.usable_bytes = size.usable_bytes
         self.data = data
+        self.fresh_byte = fresh_byte
         self.peak_bytes = 0
         self.used_bytes = 0
         # Bytes that large loads have not written yet; None if every load writes its bytes at once.
@@ -208,18 +211,18 @@ class Memory:
                 return reused_bytes(allocation.nbytes)
             fresh = aligned_bytes(allocation.nbytes)
             if allocation.is_poisoned:
-                fresh.fill(POISON)
+                fresh.fill(self.fresh_byte)
             return fresh
         # The padding belongs to the allocation: vector units of old boards work on whole 128 B.
         first, last = allocation.address, allocation.address + allocation.capacity
         content = self.held_bytes(first, last)
         if not any(first < stop and start < last for start, stop in self._in_flight):
             if self.deferred is not None and allocation.capacity >= MIN_BYTES:
-                self.deferred.put(Piece(first, last, _POISONED, fresh=True))
+                self.deferred.put(Piece(first, last, np.array(self.fresh_byte, np.uint8), fresh=True))
             else:
                 if self.deferred is not None:
                     self.deferred.forget(first, last)
-                content.fill(POISON)
+                content.fill(self.fresh_byte)
         return content[: allocation.nbytes]
 
     def held_bytes(self, first: int, last: int) -> Bytes:

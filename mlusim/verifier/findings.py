@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.log import PIPES, Log
 from mlusim.log_tables import TaskRecord
@@ -246,13 +247,27 @@ def _chooses(buffer: str, site: SourceLine) -> SourceLine:
     return calls[0] if len(calls) == 1 and name.search(calls[0].source) and not name.search(site.source) else site
 
 
+def dividing_loop(site: Site) -> str:
+    """Return where the outermost loop without a barrier begins that is around an operation; "" if there is none.
+
+    It is in the function of the operation, or of its only call. With a barrier, tasks pass a loop together.
+    """
+    return next((location_of(file, begin) for file, begin, barrier in _loops_of(site) if not barrier), "")
+
+
 def outermost_loop(site: Site) -> str:
-    """Return where the outermost loop around an operation begins, in its function or that of its only call; else ""."""
+    """Return where the outermost loop around an operation begins, without a barrier if there is one; else ""."""
+    return dividing_loop(site) or next((location_of(file, begin) for file, begin, _ in _loops_of(site)), "")
+
+
+def _loops_of(site: Site) -> list[tuple[str, int, bool]]:
+    """Return file and first line of the loops around an operation, outermost first, and whether each has a barrier."""
     at = site.called_at[0] if len(site.called_at) == 1 else site.at
     source = source_file(at.file)
     function, _ = source.function(at.line)
-    begin = min((loop[0] for loop in source.loops_around(at.line) if loop[0] >= function[0]), default=0)
-    return location_of(at.file, begin) if begin else ""
+    barriers = [line for line, name in source.calls if name.lstrip("._") in BARRIERS]
+    loops = sorted(loop for loop in source.loops_around(at.line) if loop[0] >= function[0])
+    return [(at.file, begin, any(begin <= line <= end for line in barriers)) for begin, end in loops]
 
 
 def in_one_function(first: Site, second: Site) -> tuple[SourceLine, SourceLine]:

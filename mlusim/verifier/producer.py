@@ -12,7 +12,7 @@ from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.log import NONE, SCALAR, VECTOR
 from mlusim.verifier.accesses.geometry import Geometry, element_starts, shared
 from mlusim.verifier.accesses.table import BY_ROWS, FILLS
-from mlusim.verifier.columns import ops_among
+from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine
 from mlusim.verifier.uninitialised.marks import elementwise, is_copy
@@ -26,8 +26,8 @@ _TO_REGISTER = frozenset(name for name, record in INSTRUCTIONS.items() if record
 _WITH_NUMBERS = frozenset(
     name for name, record in INSTRUCTIONS.items() if any(operand.number for operand in record.operands)
 ) | {"write_value", "fill"}
-# Lines that read registers before such a number is used: one of them read it.
-_MOST_LINES_TO_REGISTERS = 3
+# Reads to registers before such a number is used, each of another line or buffer: one of them read it.
+_MOST_TO_REGISTERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,13 @@ class Lineage:
         if not self.records or not others or not all(other.records for other in others):
             return set(), set()
         only = self.lines.difference(*(other.lines for other in others))
+        filling = [record for record in self.records if fills[record]]
+        if only and only <= self.run.lines_at(filling):
+            # What replaces the fill in the others should have replaced it here.
+            filled = {self._written(record) for record in filling}
+            replaced = [[made for made in other.records[1:] if self._written(made) in filled] for other in others]
+            if replacing := set.intersection(*map(self.run.lines_at, replaced)) - only:
+                return set(), replacing
         if only and all(other.are_all for other in others):
             return only, set()
         buffers = {self._written(record) for record in self.records} - {""}
@@ -193,8 +200,9 @@ def loaded_before(run: Run, record: int) -> list[int]:
         (columns["task"][:record] == columns["task"][record]) & (columns["a_alloc"][:record] != NONE)
     )
     reads = before[ops_among(log, _TO_REGISTER)[columns["op"][before]] | (columns["pipe"][before] == SCALAR)]
-    _, last = np.unique(columns["line"][reads[::-1]], return_index=True)
-    return [int(one) for one in reads[::-1][np.sort(last)[:_MOST_LINES_TO_REGISTERS]]]
+    sources = joint(columns["line"][reads[::-1]], columns["a_alloc"][reads[::-1]], len(log.allocations))
+    _, last = np.unique(sources, return_index=True)
+    return [int(one) for one in reads[::-1][np.sort(last)[:_MOST_TO_REGISTERS]]]
 
 
 def _source_byte(run: Run, record: int, side: str, byte: int) -> int | None:

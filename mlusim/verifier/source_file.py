@@ -251,8 +251,8 @@ class SourceFile:
         return any(line <= begin <= other <= end for begin, end in self.ifs)
 
     def end_of_block(self, line: int, other: int) -> int:
-        """Return the last line of the loop or `if` that begins at a line and is around another one, or the other."""
-        return max((end for begin, end in (*self.loops, *self.ifs) if begin == line <= other <= end), default=other)
+        """Return the last line of the outermost loop or `if` between a line and another one, or the other."""
+        return max((end for begin, end in (*self.loops, *self.ifs) if line <= begin <= other <= end), default=other)
 
     def is_passed_every_iteration(self, loop: Lines, line: int) -> bool:
         """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""

@@ -194,14 +194,27 @@ def _rest(run: Run, alloc: int, alike: Sequence[int]) -> str:
 def _at_loaded_address(run: Run, row: int) -> bool:
     """Return whether a read may be at an address that was loaded: the rest of its tensor may be meant for others.
 
-    It is by rows, or its task has loaded integers.
+    It is by rows, or its task has loaded integers. Those of a compiled kernel may be of any type, so there, evenly
+    spaced addresses of its line are none.
     """
     allocations, alloc, record = run.log.allocations, int(run.accesses.alloc[row]), int(run.accesses.record[row])
     by_rows = run.log.ops[int(run.columns["op"][record])] in BY_ROWS
     if by_rows or allocations[alloc].memory != "gdram":
         return by_rows
+    if run.site(record, "").is_compiled and _is_evenly_spaced(run, row):
+        return False
     sources = {int(run.columns["a_alloc"][load]) for load in loaded_before(run, record)} - {alloc}
     return any(dtype_of(allocations[source].dtype).kind in "iu" for source in sources)
+
+
+def _is_evenly_spaced(run: Run, row: int) -> bool:
+    """Return whether the line of a read reads its tensor at evenly spaced addresses, in its task."""
+    columns, accesses = run.columns, run.accesses
+    alike = (accesses.alloc == accesses.alloc[row]) & ~accesses.write
+    for name in ("line", "task"):
+        alike &= columns[name][accesses.record] == columns[name][accesses.record[row]]
+    steps = np.diff(accesses.low[alike].astype(np.int64))
+    return len(steps) > 1 and len(np.unique(steps)) == 1
 
 
 def _loops(lines: Iterable[SourceLine]) -> str:

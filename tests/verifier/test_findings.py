@@ -230,7 +230,8 @@ def test_an_unwritten_tile_and_a_doubly_written_one_are_named():
   bytes  out[7, 0:8], 32 B
   also   wrong-value: 8 of 64 elements of out are wrong; the first, out[7, 0], is nan and should be 56.0
   rule   every byte of an output must be written exactly once; these keep the previous contents of memory
-  remedy look for a bound that is too small, or a tile that is skipped""",
+  remedy look for a size that is too small at HERE: a gap follows what it writes
+         or look for a bound that is too small, or a tile that is skipped""",
     )
     again = only(report, "written-again")
     assert again.title == "64 B of out are written twice, first by task 0 both times"

@@ -106,6 +106,20 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ("batch_norm-few", "check {0}:22 and {0}:23, in the loop at {0}:21 first: nothing reads stats[0, 0:2, 0:96]; "),
         ("life-same", "write work, which is never written, in place of out at {0}:24"),
         ("life-nobar", "`await core.sync_all()` in the cores, at the end of the loop at {0}:11"),
+        ("decayed_sums-noz", "write these bytes before {0}:6 "),
+        ("decayed_sums-size", "look for a size that is too small at {0}:13: a gap follows what it writes"),
+        (
+            "best_paths-first",
+            "`await core.sync_cluster()` in all cores of the cluster and its memory core, before {0}:11",
+        ),
+        ("best_paths-plane", "correct the part of plane at {0}:13 or {0}:20: with each operation done before the next"),
+        ("parts_of_a_product-store", "store t to out: nothing reads what add writes there at {0}:10"),
+        ("edges_of_blocks-low", "let {0}:11 make this element, too: those beside it were made there, and are right"),
+        ("even_odd_sort-all", "give each task bytes of its own"),
+        (
+            "even_odd_sort-none",
+            "`await core.sync_all_ipu()` in all cores of the union, at the end of the loop at {0}:7",
+        ),
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],
 )

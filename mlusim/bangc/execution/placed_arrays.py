@@ -16,7 +16,7 @@ from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, EXTERN, KINDS, SRAM
 from mlusim.errors import AccessError, AllocationError
 from mlusim.log_tables import AllocationRecord
-from mlusim.memory.allocation import POISON, Allocation, Memory
+from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.reused import Bytes
 from mlusim.memory.sizes import MemorySize
 from mlusim.memory.view import View
@@ -134,7 +134,7 @@ class PlacedArrays:
     def _fill(self, kind: int, room: Room, array: Any) -> Array:
         """Return fresh bytes of an array: poison, or its initial value; zeros if the core lacks the memory."""
         buffer = room.bytes[int(array.offset) : int(array.offset) + int(array.size)]
-        buffer.fill(0 if kind in self._absent else POISON)
+        buffer.fill(0 if kind in self._absent else self._task.unit.ldram.fresh_byte)
         if array.initial:
             ctypes.memmove(int(buffer.ctypes.data), array.initial, buffer.nbytes)
         return buffer

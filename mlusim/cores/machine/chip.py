@@ -188,6 +188,11 @@ class Chip:
         self.skipped = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 
+    def fill_fresh(self, byte: int) -> None:
+        """Fill fresh memory with a byte from now on, in place of poison."""
+        for memory in (self.gdram, *(cluster.sram for cluster in self.clusters)):
+            memory.fresh_byte = byte
+
     def queue(self) -> Queue:
         """Return a new in-order queue."""
         queue = Queue(self, len(self.queues))

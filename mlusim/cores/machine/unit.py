@@ -71,7 +71,7 @@ class Unit:
 
         def memory(kind: MemoryKind) -> Memory:
             name = f"the {kind.value.upper()} of {location} of {board.name}"
-            return Memory(kind, name, chip.memory_sizes[kind], data=chip.data)
+            return Memory(kind, name, chip.memory_sizes[kind], data=chip.data, fresh_byte=chip.gdram.fresh_byte)
 
         self.nram: Memory | None = None
         self.wram: Memory | None = None

@@ -181,14 +181,17 @@ def _in_one_loop(first: Finding, second: Finding) -> bool:
 def _unread(cause: Finding, unread: Finding) -> bool:
     """Return whether an operation whose result nothing reads comes too late, or lacks its reader or its store.
 
-    It races, or makes what is missing: in a wrong value, in a buffer of the core that nothing writes, or in an output
-    that nothing writes.
+    It races, or makes what is missing: in a wrong value, in a buffer of the core that nothing writes or that is stored
+    in its place, or in an output.
     """
     if cause.kind == "never-written":
-        return not cause.sites
+        return not cause.sites or _in_one_loop(cause, unread)
     if cause.kind == "wrong-value":
         return True
-    if lacks_write(cause):
+    is_stored = (
+        cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and cause.sites[0].operation == "memcpy"
+    )
+    if lacks_write(cause) or (is_stored and _in_one_loop(cause, unread)):
         return unread.times > 1 or unread.sites[0].owner == cause.sites[0].owner
     same = [part for part in cause.unfolded if part.fields.get("buffer") == unread.fields["buffer"]]
     if cause.kind in ("uninitialised", "task-race") or any(part.fields.get("replaces_unread") for part in same):

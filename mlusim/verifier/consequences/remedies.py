@@ -21,8 +21,8 @@ from mlusim.verifier.findings import (
     WRONG_OPERANDS,
     Finding,
     Site,
+    dividing_loop,
     in_one_function,
-    outermost_loop,
     wrong_part,
 )
 from mlusim.verifier.races.lane_syncs import blocking_copy
@@ -211,7 +211,7 @@ def _never_written(cause: Finding, consequence: Finding) -> tuple[str, ...] | No
     ):
         return None
     part = wrong_part(unwritten, (site for site in cause.sites if site.role == "writes"))
-    loop = outermost_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
+    loop = dividing_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
     gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
     return f"{part}: other bytes of it are never written{gives}", *cause.remedies
 

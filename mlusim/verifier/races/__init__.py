@@ -7,7 +7,6 @@
 
 Remedies:
   missing_syncs            races that one sync would fix, and where it could stand; `lane_syncs`: that sync
-  result_in_order          whether a sync mends a race, by a run without overlap
   missing_barriers         races between tasks that one barrier would fix
   iterations               the iterations of loops in which tasks are; the order of accesses that is meant
   task_remedies            what orders two tasks: a barrier and its place, a lock; `atomic_remedies`: an atomic

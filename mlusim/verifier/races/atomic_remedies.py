@@ -26,7 +26,10 @@ USE_ATOMICS = "read and write the flag with atomics, which also order what comes
 
 
 def is_polled(run: Run, row: int) -> bool:
-    """Return whether a task reads few bytes at the line of an access again and again, without a barrier in between."""
+    """Return whether a task reads few bytes at the line of an access again and again.
+
+    In between, it passes no barrier and stores none of these bytes.
+    """
     accesses, order = run.accesses, run.order
     record = accesses.record
     most = _FLAG_BYTES if ATOMIC_NAMES.isdisjoint(run.log.ops) else _NUMBER_BYTES
@@ -38,8 +41,11 @@ def is_polled(run: Run, row: int) -> bool:
         & (accesses.low == accesses.low[row])
         & ~accesses.write
     )
-    segments = np.stack([order.task_of[record[same]], order.segment[order.position[record[same]]]])
-    return bool(np.unique_counts(group_rows(*segments)[1]).counts.max() >= _POLLS)
+    atomic = ops_among(run.log, ATOMIC_NAMES)[order.op_of[record]]
+    written = np.sort(order.position[record[accesses.meeting(row) & accesses.write & ~atomic]])
+    at = order.position[record[same]]
+    turns = group_rows(order.task[at], order.segment[at], np.searchsorted(written, at))
+    return bool(np.unique_counts(turns[1]).counts.max() >= _POLLS)
 
 
 def announced(pair: Pair) -> list[str]:

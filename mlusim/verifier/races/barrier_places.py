@@ -15,9 +15,10 @@ from mlusim.verifier.source_file import function_around, location_of, source_fil
 def barrier_moved(pair: Pair, sync: str) -> list[str]:
     """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
 
-    Only if the two tasks do different things: then all of them pass the barriers that they should, too late.
+    Only if the two tasks do different things: then all of them pass the barriers that they should, too late. What one
+    of them does before the loop lacks a barrier of its own, if both pass the one in the loop.
     """
-    log, order, (first, last), (_, second) = pair.run.log, pair.run.order, pair.positions, pair.sites
+    log, order, (first, last), (before_loop, second) = pair.run.log, pair.run.order, pair.positions, pair.sites
     if not _have_lines_of_their_own(order, first, last):
         return []
     behind = _barriers(order, int(order.task[last]))
@@ -27,6 +28,9 @@ def barrier_moved(pair: Pair, sync: str) -> list[str]:
     barrier = pair.run.line_at(int(behind[0]))
     source = source_file(barrier.file)
     loop = source.loop_around(barrier.line, second.line)[0] if barrier.file == second.file else 0
+    both_pass = order.line[behind[0]] in order.line[order.of_task(int(order.task[first]))]
+    if loop and both_pass and before_loop.file == barrier.file and before_loop.line < loop:
+        return []
     if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
         return []
     before = source.line_passed_by_all(loop, second.line)

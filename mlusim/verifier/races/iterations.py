@@ -13,7 +13,7 @@ from mlusim.cores.synchronisation.barrier import BARRIERS, BarrierKind
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import Lines, source_file
+from mlusim.verifier.source_file import Lines, location_of, source_file
 
 
 def in_intended_order(pair: Pair) -> Pair:
@@ -98,6 +98,20 @@ def meet_between_barriers(pair: Pair) -> bool:
         for row, (file, line, _) in zip(pair.rows, pair.sources, strict=True)
     )
     return pair.segments[0] == pair.segments[1] > 0 and all(in_turn)
+
+
+def some_skip(pair: Pair) -> str:
+    """Return the line of the `if` around two accesses that some MLU cores skip, where no barrier can stand; or ""."""
+    run, order = pair.run, pair.run.order
+    (file, one, _), (other_file, other, _) = pair.sources
+    around = [begin for begin, end in source_file(file).ifs if begin <= min(one, other) <= max(one, other) <= end]
+    if file != other_file or not around:
+        return ""
+    passed = np.isin(order.line, order.line[[*pair.positions]]) & (order.segment == pair.segments[0])
+    tasks = np.unique(order.task[passed]).tolist()
+    cores = (number for number, record in enumerate(run.log.tasks) if not record.is_memory_core)
+    skip = any(order.job[number] == order.job[pair.tasks[0]] and number not in tasks for number in cores)
+    return location_of(file, max(around)) if skip else ""
 
 
 def loop_apart(pair: Pair) -> Lines:

@@ -23,6 +23,7 @@ from mlusim.verifier.races.iterations import (
     is_later,
     loop_apart,
     meet_between_barriers,
+    some_skip,
 )
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.races.updates import is_same_work, is_split_twice, lock_or_atomic, times_stored
@@ -86,7 +87,11 @@ class TaskRemedies:
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
         elif between_barriers and not wider:
             part = f"use another part of {pair.buffer} in one of them"
-            choices = [*special, f"{part}: both run between the same two barriers of an iteration", barrier, *general]
+            skipped = some_skip(pair)
+            if skipped:
+                part += f", or let fewer tasks enter the branch at {skipped}"
+            why = "both run between the same two barriers of an iteration"
+            choices = [*special, f"{part}: {why}", *([] if skipped else [barrier]), *general]
         elif special and (USE_ATOMICS in special or goes_by_flags(pair)):
             # No barrier can stand where a task polls.
             choices = [*special, *general]
@@ -104,11 +109,13 @@ class TaskRemedies:
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
             return "", rule, [_split_at(pair), f"if both updates are intended, {lock}", atomic]
-        loop = loop_apart(pair)
-        if not (self.apart and one_job and loop[0] and are_as_many(self.run, first.file, loop, pair.tasks[0])):
+        inner = loop_apart(pair) if self.apart and one_job else (0, 0)
+        around = [loop for loop in source_file(first.file).loops_around(first.line) if loop[0] <= inner[0]]
+        loops = [loop[0] for loop in around if are_as_many(self.run, first.file, loop, pair.tasks[0])]
+        if not loops:
             return "", rule, [*alone, lock, atomic, _OWN_BYTES]
         sync, all_of = self._barrier(pair)
-        end = f"at the end of the loop at {location_of(first.file, loop[0])}"
+        end = f"at the end of the loop at {location_of(first.file, max(loops))}"
         return sync, rule, [f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES]
 
     def _update_in_turn(self, pair: Pair) -> bool:
@@ -136,9 +143,12 @@ class TaskRemedies:
     def _part_of_others(self, pair: Pair) -> list[str]:
         """Return the remedy for a loop over rows in place, without a barrier, that accesses the row of another task.
 
-        Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values.
+        Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values. A task
+        that also loads the bytes that it stores needs those around them.
         """
         (first, second), alloc = pair.sites, pair.allocations[0]
+        if self._stores_within(pair):
+            return []
         given = alloc in self.run.log.host.writes
         if not given or first.file != second.file or any(pair.segments):
             return []
@@ -146,6 +156,14 @@ class TaskRemedies:
         if not loop[0] or barrier_in(pair, loop) or times_stored(self.run, alloc).max() > 1:
             return []
         return [wrong_part(pair.buffer, pair.sites, "it is that of another task")]
+
+    def _stores_within(self, pair: Pair) -> bool:
+        """Return whether the next store of the task that loads, in the same tensor, is within what it loads."""
+        accesses, row = self.run.accesses, pair.rows[pair.writes.index(False)]
+        later = (accesses.alloc == accesses.alloc[row]) & accesses.write & (accesses.record > accesses.record[row])
+        own = np.flatnonzero(later & (self.run.order.task_of[accesses.record] == self.run.task(row)))[:1]
+        inside = (accesses.low[own] >= accesses.low[row]) & (accesses.high[own] <= accesses.high[row])
+        return bool(inside.any())
 
     def _other_order(self, pair: Pair) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
@@ -216,7 +234,7 @@ class TaskRemedies:
         often = self._race_often(pair)
         if often and loop and barrier_in(pair, source_file(first.file).loop_around(first.line, second.line)):
             return "between the two accesses", True
-        if often and not loop and meet_between_barriers(pair):
+        if (often or some_skip(pair)) and not loop and meet_between_barriers(pair):
             return f"after {begin.location} and before {end.location}", True
         if outer := self._outer_loop(pair):
             return f"at the end of the loop at {location_of(begin.file, outer)}", False
@@ -335,11 +353,15 @@ def _by_one_task(pair: Pair) -> list[str]:
     if codes[0] != codes[1] or "memory core" in (site.task, other.task):
         return []
     alike = accesses.write & (accesses.alloc == pair.allocations[0]) & (run.order.line_of[accesses.record] == codes[0])
+    jobs = run.order.job
+    in_job = np.array([job == jobs[pair.tasks[0]] for job in jobs], bool)
+    alike &= in_job[run.order.task_of[accesses.record]]
     low, high = (np.unique(edge[alike]) for edge in (accesses.low, accesses.high))
     if len(low) > 1 or len(high) > 1:
         return []
     add = "`__bang_atomic_reduce_add`" if site.is_compiled else f"`{core_at(site.at)}.atomic_reduce_add`"
-    return [f"{_by_task_0(site, other)}; parts of a sum are added with {add}"]
+    one = _by_task_0(site, other) if len({*jobs}) == 1 else f"{ONE_TASK}, at {site.location}: that of core 0"
+    return [f"{one}; parts of a sum are added with {add}"]
 
 
 def _by_task_0(*sites: Site) -> str:

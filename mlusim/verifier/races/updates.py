@@ -28,11 +28,13 @@ def times_stored(run: Run, alloc: int) -> Integers:
 def is_split_twice(pair: Pair) -> bool:
     """Return whether two tasks share rows of a split: a lock or a barrier would let both update them in turn.
 
-    They store bytes once each. One task alone stores most of the bytes, or each stores several parts, none of which all
-    tasks share, as they would share a sum.
+    They store bytes once each between two barriers. One task alone stores most of the bytes, or each stores several
+    parts, none of which all tasks share, as they would share a sum.
     """
     run, alloc = pair.run, pair.allocations[0]
     stores = _stores(run, alloc)
+    if pair.segments[0] == pair.segments[1]:
+        stores = stores.where(np.flatnonzero(run.order.segment[run.order.position[stores.record]] == pair.segments[0]))
     cells = Cells(stores, run.log.allocations[alloc].nbytes)
     task = run.order.task_of[stores.record]
     if any(cells.count(task == number).max() > 1 for number in pair.tasks):

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
+from mlusim.log import NONE
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import COLLECT, FILTERS
 from mlusim.verifier.findings import Finding, Site, outermost_loop, wrong_part
+from mlusim.verifier.producer import Element, last_writer
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of, source_file
 from mlusim.verifier.split.plan_comparison import describe_tile, site_in_tile
@@ -90,13 +92,33 @@ class Gaps:
         line_of = self.run.order.line_of
         return int(np.count_nonzero(line_of == line_of[self.run.accesses.record[row]])) > 1
 
+    def _writes_of_line(self, row: int) -> Integers:
+        """Return the writes to the output by the line of a write."""
+        accesses, line_of = self.run.accesses, self.run.order.line_of
+        alike = line_of[accesses.record[self.rows]] == line_of[accesses.record[row]]
+        return np.asarray(self.rows[alike & accesses.write[self.rows]])
+
     def _writes_same(self, row: int) -> bool:
         """Return whether the task of a write often writes the same bytes by its line in one launch."""
-        accesses, line_of = self.run.accesses, self.run.order.line_of
-        task = self.run.order.task_of[accesses.record[self.rows]] == self.run.task(row)
-        own = self.rows[task & (line_of[accesses.record[self.rows]] == line_of[accesses.record[row]])]
-        own = own[accesses.write[own]]
-        return len(own) > 1 and len(np.unique(accesses.low[own])) == 1
+        own = self._writes_of_line(row)
+        own = own[self.run.order.task_of[self.run.accesses.record[own]] == self.run.task(row)]
+        return len(own) > 1 and len(np.unique(self.run.accesses.low[own])) == 1
+
+    def _is_too_short(self, row: int, starts: Integers, loop: str) -> bool:
+        """Return whether a gap follows each write of a line, and each gap follows one.
+
+        In a loop, the gap may be a tile that is skipped, unless a copy leaves the rest of what its task has made.
+        """
+        accesses, own = self.run.accesses, self._writes_of_line(row)
+        if (
+            not np.array_equal(np.unique(accesses.high[own]), starts)
+            or not accesses.single_run[accesses.geometry[own]].all()
+        ):
+            return False
+        record = int(accesses.record[own[0]])
+        read = np.flatnonzero((accesses.record == record) & ~accesses.write)
+        rest = (Element(int(accesses.alloc[source]), int(accesses.high[source]), 1) for source in read)
+        return not loop or any(last_writer(self.run, element, record) != NONE for element in rest)
 
     def _writer_beside(self, first_byte: int) -> int | None:
         """Return the row of a write to the byte before the first gap, or behind it; else of the nearest write."""
@@ -128,6 +150,10 @@ class Gaps:
             remedies = ["look for the condition under which the kernel returns: no task does anything"]
         elif int((stops - starts).sum()) == nbytes and (swapped := self._swapped_arguments()):
             remedies.insert(0, swapped)
+        elif nearest is not None and self._is_too_short(nearest, starts, loop):
+            remedies.insert(
+                0, f"look for a size that is too small at {sites[0].location}: a gap follows what it writes"
+            )
         elif nearest is not None and self._writes_same(nearest):
             remedies.insert(0, wrong_part(name, sites, "it writes the same bytes again, and others never"))
         elif len(starts) == 1 and (few := self._too_few_tasks(int(starts[0]), int(stops[0]))):

@@ -1,0 +1,111 @@
+"""Remedies in the order that the results of other runs of the kernel tell.
+
+In order: each operation of a core is done before its next one is issued. If that result is right, a sync is missing. If
+it is wrong, none would mend the kernel: an operation accesses a wrong part of its buffer. C++ code tells nothing of
+that: it reads memory as soon as it runs, however late the operations before it are issued. Tasks that do the same stay
+in step. If no task is ahead of another where a barrier may be missing, the result also tells whether it is.
+
+From zeros: fresh memory is 0. If most elements that differ are right then, uninitialised bytes are to be written first:
+the others may have what earlier iterations left there. Otherwise, another write should have brought these bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mlusim.log import Log
+from mlusim.verifier.columns import Columns
+from mlusim.verifier.findings import Finding, Site, outermost_loop, wrong_part
+from mlusim.verifier.source_file import location_of
+
+# Remedies other than a sync or a barrier.
+_NO_SYNC = ("correct the ", "let what uses ")
+
+
+class OtherRun(NamedTuple):
+    """Another run: its log, whether its result is right, None if that tells nothing, and whether all of it is."""
+
+    log: Log
+    is_right: bool | None
+    is_all_right: bool = False
+
+
+def by_other_results(
+    findings: tuple[Finding, ...], in_order: Callable[[], OtherRun], from_zeros: Callable[[], OtherRun]
+) -> tuple[Finding, ...]:
+    """Return findings with their remedies in the order that other results tell."""
+    races = [finding for finding in findings if _may_lack_order(finding)]
+    if races:
+        log, is_right, _ = in_order()
+        if is_right is not None:
+            told = [race for race in races if race.kind == "race" or (not is_right and _keeps_order(log, race))]
+            findings = tuple(_ranked(one, is_right=is_right) if one in told else one for one in findings)
+    unwritten = [finding for finding in findings if any(map(_is_write, finding.remedies))]
+    if len(unwritten) == 1 and (other := from_zeros()).is_right is not None:
+        findings = tuple(_write_ranked(one, other) if one in unwritten else one for one in findings)
+    return findings
+
+
+def _may_lack_order(finding: Finding) -> bool:
+    """Return whether a sync may be the remedy of a race, or a barrier below the first line that of one of tasks."""
+    if any(site.is_compiled and site.pipe == "scalar" for site in finding.sites):
+        return False
+    first = finding.remedies[0] if finding.remedies else ""
+    return finding.kind == "race" or (finding.kind == "task-race" and re.match(r"`.*sync_.* after ", first) is not None)
+
+
+def _keeps_order(log: Log, race: Finding) -> bool:
+    """Return whether all tasks run the first line of a race before any runs the second, each time."""
+    at = [log.lines.index(line) for line in log.lines for site in race.sites if line[:2] == (site.file, site.line)]
+    columns = Columns(log.records)
+    own = [np.flatnonzero(columns["line"] == code) for code in at]
+    tasks = [np.bincount(columns["task"][records], minlength=len(log.tasks)) for records in own]
+    most = [int(times.max(initial=0)) for times in tasks]
+    if len(at) != 2 or not all(np.isin(times, (0, number)).all() for times, number in zip(tasks, most, strict=True)):
+        return False
+    turns = min(most)
+    if max(most) % turns:
+        return False
+    first, second = (records[np.argsort(columns["task"][records], kind="stable")] for records in own)
+    ends = columns["end_ps"][first].reshape(-1, turns, most[0] // turns).max(axis=(0, 2))
+    starts = columns["start_ps"][second].reshape(-1, turns, most[1] // turns).min(axis=(0, 2))
+    return bool((ends <= starts).all())
+
+
+def _is_write(remedy: str) -> bool:
+    return remedy.startswith("write these bytes")
+
+
+def _ranked(race: Finding, *, is_right: bool) -> Finding:
+    syncs = [remedy for remedy in race.remedies if not remedy.startswith(_NO_SYNC)]
+    others = [remedy for remedy in race.remedies if remedy.startswith(_NO_SYNC)]
+    if is_right:
+        return replace(race, remedies=(*syncs, *others))
+    if not others:
+        why = "with each operation done before the next, the values are wrong all the same"
+        others = [wrong_part(race.fields["buffer"], race.sites, why)]
+    return replace(race, remedies=(*others, *syncs))
+
+
+def _write_ranked(read: Finding, other: OtherRun) -> Finding:
+    """Return a finding with the write first if zeros are right, before all loops if they are enough for all turns."""
+    remedies = sorted(read.remedies, key=lambda remedy: _is_write(remedy) is not other.is_right)
+    site, used, log, before = read.sites[0], read.sites[-1], other.log, read.fields["before_line"]
+    is_one = sum(part.name == read.fields["buffer"] for part in log.allocations) <= len(log.tasks)
+    if other.is_all_right and before and is_one and _times(log, used) > 1 and (loop := outermost_loop(site)):
+        first = min(before, int(loop.rpartition(":")[2]))
+        old, new = (f"before {location_of(site.file, line)} (" for line in (before, first))
+        remedies[0] = remedies[0].replace(old, new)
+    return replace(read, remedies=tuple(remedies))
+
+
+def _times(log: Log, site: Site) -> int:
+    """Return how often a task runs the line of an operation, at most."""
+    columns = Columns(log.records)
+    codes = [code for code, line in enumerate(log.lines) if line[:2] == (site.file, site.line)]
+    return int(np.bincount(columns["task"][np.isin(columns["line"], codes)], minlength=1).max())
