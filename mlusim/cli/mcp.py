@@ -23,6 +23,7 @@ _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS, _PARSE_ERROR = -32600, -32601, -3
 _LONGEST_LINE = 1 << 22
 # A longer time-out exceeds what the system can wait for at once.
 _LONGEST_S = 1_000_000
+_EXAMPLE = 'such as {"words": ["add.py:add", "--shape", "100000"]}'
 _HELP = """\
 Serve the tools compile, check, run, tune, diff and explain to a program, through the Model Context Protocol (MCP) on
 standard input and output.
@@ -155,9 +156,6 @@ def _result(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         case "tools/call":
             return _call(parameters.get("name"), parameters.get("arguments", {}))
     raise _RequestError(_NO_METHOD, f"no method {shown(method)}")
-
-
-_EXAMPLE = 'such as {"words": ["add.py:add", "--shape", "100000"]}'
 
 
 def _call(name: Any, arguments: Any) -> dict[str, Any]:

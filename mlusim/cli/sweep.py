@@ -99,8 +99,8 @@ def _make_kernel(kernel_name: str) -> click.Command:
         },
         callback=partial(_sweep_kernel, kernel_name),
         help="Sweep a kernel of your own, `async def f(core, x, ..., out)`, or a plain function f(device, shape, "
-        "dtype) that uploads and launches. Tensors of a kernel without --arg have the swept shape and type; the last "
-        "one is the output.\n\n\b\nExample:\n"
+        "dtype) that uploads and launches. Tensors of a kernel without --arg have the swept shape and type; those that "
+        "it only stores to are outputs, or else the last one.\n\n\b\nExample:\n"
         "  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
     )
 
@@ -146,12 +146,11 @@ def _sweep_kernel(
 
     kernel = bind_compile_options(kernel, options)
     values = given(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)
-    parameters = kernel_of(kernel).settings
+    user_kernel = kernel_of(kernel)
     for name, text in _varied(options["vary"]).items():
-        if name in parameters:
+        if name in user_kernel.settings:
             raise InputError(f"--vary {name}={text}: {name} is a parameter of the kernel; write --set {name}={text}")
-    chosen = settings_of(kernel_of(kernel), settings)
-    _sweep(kernel, values, settings=chosen, arguments=arg, **options)
+    _sweep(kernel, values, settings=settings_of(user_kernel, settings), arguments=arg, **options)
 
 
 def _flat(value: Any) -> Any:

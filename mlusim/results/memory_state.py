@@ -6,7 +6,7 @@ Derived from the log alone; the contents of buffers require a repeatable run (`m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -114,23 +114,10 @@ class MemoryState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON types, without values."""
-
-        def step(operation: Step | None) -> Any:
-            return None if operation is None else {name: getattr(operation, name) for name in Step.__slots__}
-
-        return {
-            "time_ps": self.time_ps,
-            "cluster": self.cluster,
-            "core": self.core,
-            "task": self.task,
-            "last": step(self.last),
-            "running": [step(operation) for operation in self.running],
-            "buffers": [
-                {name: getattr(buffer, name) for name in ("name", "memory", "dtype", "shape", "nbytes")}
-                | {"written": step(buffer.written), "writing": [step(other) for other in buffer.writing]}
-                for buffer in self.buffers
-            ],
-        }
+        state = asdict(replace(self, buffers=tuple(replace(buffer, values=None) for buffer in self.buffers)))
+        for buffer in state["buffers"]:
+            del buffer["values"]
+        return state
 
 
 def memory_state_of(log: Log, board: Board, time_ps: int, core: int, repeat: Repeat | None) -> MemoryState:
