@@ -9,7 +9,7 @@ from typing import Any
 
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS, kernel_name, keyword_names, parameter_names
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import ArgumentsError, InputError, nearest, shown
 
 
 def check_own_names(kernel: Kernel, positional: int, own: Mapping[str, Any], caller: Callable[..., Any]) -> None:
@@ -37,7 +37,7 @@ def by_name(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments of a call by parameter: the positional ones, and the keyword-only ones.
 
-    `caller` is the function that was called, for the message of the `TypeError` about an unknown setting.
+    `caller` is the function that was called, for the message of the `ArgumentsError` about an unknown setting.
     """
     names = parameter_names(kernel, len(arguments))
     if not settings or not inspect.iscoroutinefunction(kernel):  # the launch refuses what is not a kernel
@@ -53,7 +53,7 @@ def by_name(
 def _check_settings(
     kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], caller: Callable[..., Any]
 ) -> None:
-    """Raise `TypeError`, as Python functions do, for a parameter that the kernel does not have."""
+    """Raise `ArgumentsError` for a parameter that the kernel does not have."""
     parameters = [*inspect.signature(kernel).parameters.values()][1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
@@ -65,12 +65,12 @@ def _check_settings(
     name = kernel_name(kernel)
     for setting in settings:
         if setting in names:
-            raise TypeError(f"{name}: {setting} is given twice, by position and by name")
+            raise ArgumentsError(f"{name}: {setting} is given twice, by position and by name")
         if setting not in known:
             keywords = keyword_names(caller)
             has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
             meant = LAUNCH_SETTINGS.get(setting.lower())
             near = f"did you mean {meant}? " if meant in keywords else nearest(setting, [*known, *keywords])
-            raise TypeError(
+            raise ArgumentsError(
                 f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{caller.__name__} has {', '.join(keywords)}"
             )
