@@ -44,7 +44,8 @@ class _Awaited(NamedTuple):
 def deadlock(run: Run) -> Finding | None:
     """Return the finding for a hang: the tasks that wait at each barrier and lock, and those that have returned."""
     log, order = run.log, run.order
-    open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0]
+    has_begun = np.diff(order.first) > 0
+    open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0 and has_begun[task]]
     last = order.first[np.array(open_tasks, np.int64) + 1] - 1
     lock = log.ops.index("lock") if "lock" in log.ops else NONE
     waiting = last[order.is_barrier[last] | (order.op[last] == lock)] if len(log) else last
@@ -133,8 +134,9 @@ def _passed_alone(run: Run, waiting: Integers) -> list[str]:
         for task, record in enumerate(log.tasks):
             if record.is_memory_core or (record.launch, record.cluster) != (memory_core.launch, memory_core.cluster):
                 continue
-            own = np.arange(order.first[task], order.first[task + 1])
-            own = own[np.isin(order.op[own], list(codes)) & ~np.isin(own, waiting)]
+            of_task = order.of_task(task)
+            own = of_task.start + np.flatnonzero(np.isin(order.op[of_task], list(codes)))
+            own = own[~np.isin(own, waiting)]
             turns = np.cumsum(order.op[own] == same[0])
             # The barrier after as many, or else the last one before it.
             later, earlier = (own[(order.op[own] != same[0]) & when] for when in (turns == turn, turns < turn))

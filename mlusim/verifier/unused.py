@@ -57,7 +57,7 @@ def _may_be_a_slot(run: Run, record: AllocationRecord) -> bool:
     A ring has at most as many slots as its task has buffers.
     """
     order, buffers = run.order, [(other.task, other.memory) for other in run.log.allocations]
-    own = order.line[order.first[record.task] : order.first[record.task + 1]]
+    own = order.line[order.of_task(record.task)]
     lines, turns = np.unique(own, return_counts=True)
     sources = (run.log.lines[line] for line in lines.tolist())
     looped = [bool(source_file(file).loops_around(line)) for file, line, _ in sources]

@@ -95,13 +95,13 @@ class Handshakes:
         if task == own_task:
             return position
         launch, own_launch = int(order.launch[task]), int(order.launch[own_task])
-        if launch < own_launch and order.launches_in_order[launch, own_launch]:
+        if launch < own_launch and order.launches_in_order(launch, own_launch):
             return int(order.first[task + 1])
         if order.group[task] != order.group[own_task] or launch != own_launch:
             return NONE
         ends = int(order.clock_of(own_task, task)[order.segment[position]])
-        first, last = int(order.first[task]), int(order.first[task + 1])
-        return first + int(np.searchsorted(order.segment[first:last], ends, side="left"))
+        own = order.of_task(task)
+        return int(own.start) + int(np.searchsorted(order.segment[own], ends, side="left"))
 
     def _learn(self, atomics: Integers, fetching: Flags) -> None:
         """Process the atomics in the order in which they took effect."""

@@ -20,9 +20,10 @@ All computations use *positions*: indices into the records sorted by task, each 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from copy import copy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -30,10 +31,11 @@ from mlusim.arrays import Flags, Integers
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.cores.synchronisation.locks import LOCK_NAMES, lock_number
 from mlusim.cores.synchronisation.ordering import MOVE_PIPE, VECTOR_PIPE
-from mlusim.log import SCALAR, SYNC, VECTOR, Log
+from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
+from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
-from mlusim.verifier.columns import narrow, ops_among
+from mlusim.verifier.columns import joint, narrow, ops_among
 from mlusim.verifier.order.lanes import ASYNCHRONOUS_LANES, POSTED, in_order, lanes_of, ordering_classes
 
 # Instructions whose offsets and masks are read at issue (`mlusim.cores.counted.row_copies`).
@@ -167,19 +169,39 @@ class Order:
         return np.asarray(lock_number(self._detail))
 
     @cached_property
+    def _locks(self) -> tuple[Integers, list[frozenset[int]]]:
+        """`locks_held`, and the sets of locks by number."""
+        acquired, released = (ops_among(self.log, (name,))[self.op] for name in LOCK_NAMES)
+        calls = np.flatnonzero(acquired | released)
+        numbers = {frozenset[int](): 0}
+        last, held, after = NONE, frozenset[int](), []
+        columns = (column[calls].tolist() for column in (self.task, self.lock, acquired))
+        for task, lock, acquires in zip(*columns, strict=True):
+            held = held if task == last else frozenset()
+            held = held | {lock} if acquires else held - {lock}
+            last = task
+            after.append(numbers.setdefault(held, len(numbers)))
+        # Each task begins without locks; what is held changes at its calls.
+        changes = np.concatenate((self.first[:-1], calls))
+        by_position = np.argsort(changes, kind="stable")
+        values = np.concatenate((np.zeros(len(self.first) - 1, np.int64), np.array(after, np.int64)))[by_position]
+        return np.repeat(values, np.diff(changes[by_position], append=len(self.task))), list(numbers)
+
+    @property
     def locks_held(self) -> Integers:
-        """By position, the locks that the task holds, as a bit mask; only the first 63 distinct locks are tracked."""
-        locks: Integers = np.zeros(len(self.task), np.int64)
-        calls = [np.flatnonzero(ops_among(self.log, (name,))[self.op]) for name in LOCK_NAMES]
-        numbers = np.unique(self.lock[calls[0]])[:63]
-        for bit, number in enumerate(numbers.tolist()):
-            change: Integers = np.zeros(len(self.task) + 1, np.int64)
-            for sign, positions in zip((1, -1), calls, strict=True):
-                change[positions[self.lock[positions] == number]] += sign
-            total = np.cumsum(change)[:-1]
-            before = np.concatenate(([0], total))[self.first[self.task]]
-            locks |= ((total - before) > 0).astype(np.int64) << bit
-        return locks
+        """By position, the locks that the task holds, as the number of a set of locks; 0 if it holds none."""
+        return self._locks[0]
+
+    def locks_of(self, *positions: int) -> frozenset[int]:
+        """Return the locks that tasks hold at all of some positions."""
+        return frozenset.intersection(*(self._locks[1][self.locks_held[position]] for position in positions))
+
+    def have_a_common_lock(self, one: Integers, other: Integers) -> Flags:
+        """By pair of positions, whether the tasks hold a common lock there."""
+        held = self.locks_held
+        first, pair, _ = group_rows(held[one], held[other])
+        pairs = zip(one[first].tolist(), other[first].tolist(), strict=True)
+        return np.array([bool(self.locks_of(*both)) for both in pairs], bool)[pair]
 
     @cached_property
     def shared_calls(self) -> Integers:
@@ -205,21 +227,11 @@ class Order:
     def _groups(self) -> tuple[Integers, Integers, list[list[int]]]:
         """By task, its group (tasks connected by barriers) and its index in the group; and the groups."""
         tasks = len(self.log.tasks)
-        root = list(range(tasks))
-
-        def find(task: int) -> int:
-            while root[task] != task:
-                root[task] = root[root[task]]
-                task = root[task]
-            return task
-
-        for _, positions in self.rounds:
-            first = find(int(self.task[positions[0]]))
-            for position in positions[1:]:
-                root[find(int(self.task[position]))] = first
+        meetings = (self.task[positions].tolist() for _, positions in self.rounds)
+        links = ((first, other) for first, *others in meetings for other in others)
         members: dict[int, list[int]] = {}
-        for task in range(tasks):
-            members.setdefault(find(task), []).append(task)
+        for task, label in enumerate(_connected(tasks, links)):
+            members.setdefault(label, []).append(task)
         group, number = np.empty(tasks, np.int64), np.empty(tasks, np.int64)
         for index, members_of_group in enumerate(members.values()):
             group[members_of_group] = index
@@ -305,13 +317,28 @@ class Order:
         return jobs
 
     @cached_property
-    def launches_in_order(self) -> Flags:
-        """(launches, launches): whether the two are ordered, in either direction, or identical."""
-        queue = np.array([record.queue for record in self.log.launches], np.int64)
-        waits = np.searchsorted(np.array(self.log.host.waits, np.int64), np.arange(len(queue)), side="right")
-        ordered: Flags = (queue[:, None] == queue) | (waits[:, None] != waits)
-        for one, other in self.log.host.unordered:
-            ordered[[one, other], [other, one]] = False
+    def _queues(self) -> Integers:
+        """By launch, its queue."""
+        return np.array([record.queue for record in self.log.launches], np.int64)
+
+    @cached_property
+    def _host_waits(self) -> Integers:
+        """By launch, how often the host has waited before it."""
+        return np.searchsorted(np.array(self.log.host.waits, np.int64), np.arange(len(self._queues)), side="right")
+
+    @cached_property
+    def _unordered(self) -> Integers:
+        """The pairs of launches that a host program has not ordered."""
+        return np.array([int(self._pair_of(min(pair), max(pair))) for pair in self.log.host.unordered], np.int64)
+
+    def _pair_of(self, one: Any, other: Any) -> Integers:
+        return joint(one, other, len(self._queues))
+
+    def launches_in_order(self, one: Integers | int, other: Integers | int) -> Flags:
+        """By pair of launches, whether the two are ordered, in either direction, or identical."""
+        ordered: Flags = (self._queues[one] == self._queues[other]) | (self._host_waits[one] != self._host_waits[other])
+        if self.log.host.unordered:
+            ordered &= ~np.isin(self._pair_of(np.minimum(one, other), np.maximum(one, other)), self._unordered)
         return ordered
 
     def before(self, one: int, other: int) -> bool:
@@ -321,7 +348,7 @@ class Order:
             return one < other and bool(self.done[one] < other or in_order(int(self.lane[one]), int(self.lane[other])))
         launches = int(self.launch[first]), int(self.launch[second])
         if launches[0] != launches[1]:
-            return launches[0] < launches[1] and bool(self.launches_in_order[launches])
+            return launches[0] < launches[1] and bool(self.launches_in_order(*launches))
         call = self._calls.get((int(self.record[one]), second))
         # The call counts like the copy itself: complete for operations that wait for it, in order with later copies.
         if (call is not None and call < other) and (
@@ -332,13 +359,28 @@ class Order:
             return False
         return int(self.clock_of(second, first)[self.segment[other]]) > int(self.segment[one])
 
-    def unordered_launches(self) -> list[list[int]]:
-        """Return the launches in sets, such that launches in different sets are ordered."""
-        sets: list[list[int]] = []
-        ordered = self.launches_in_order
-        for launch in range(len(self.log.launches)):
-            joined = [members for members in sets if not ordered[launch, members].all()]
-            for members in joined:
-                sets.remove(members)
-            sets.append(sorted([launch, *(other for members in joined for other in members)]))
-        return sets
+    @cached_property
+    def unordered_launches(self) -> Integers:
+        """By launch, a number for those that may be unordered: launches with different numbers are in order."""
+        # Between two waits of the host, launches on several queues are unordered, directly or through others.
+        links = [*self.log.host.unordered]
+        changes = np.flatnonzero(np.diff(self._host_waits)) + 1
+        for launches in np.split(np.arange(len(self._queues)), changes):
+            if len(np.unique(self._queues[launches])) > 1:
+                links += zip(launches[:-1].tolist(), launches[1:].tolist(), strict=True)
+        return np.array(_connected(len(self._queues), links), np.int64)
+
+
+def _connected(count: int, links: Iterable[tuple[int, int]]) -> list[int]:
+    """Return a number for each of some elements, equal for those that links connect, directly or through others."""
+    root = list(range(count))
+
+    def find(element: int) -> int:
+        while root[element] != element:
+            root[element] = root[root[element]]
+            element = root[element]
+        return element
+
+    for one, other in links:
+        root[find(other)] = find(one)
+    return [find(element) for element in range(count)]

@@ -161,8 +161,8 @@ def _by_flag(accesses: Accesses, rows: Integers, line_of: Integers) -> dict[tupl
 def _flag_of_each_store(run: Run, flags: Integers, looks: Integers, begins: int, store: Site) -> list[str]:
     """Return the remedy for a task that announces its stores one by one, to a task that goes on before that of one."""
     order = run.order
-    own = order.line[order.first[order.task[begins]] :]
-    first = int(order.first[order.task[begins]]) + int(np.flatnonzero(own == order.line[begins])[0])
+    own = order.of_task(int(order.task[begins]))
+    first = own.start + int(np.flatnonzero(order.line[own] == order.line[begins])[0])
     following = flags[flags > begins]
     if flags[0] < first or not len(following):
         return [_before_atomic(run, store, int(flags[flags < begins][-1]))]

@@ -169,14 +169,11 @@ def between_tasks(run: Run) -> Iterator[Pairs]:
     candidates = np.flatnonzero(space.shared[accesses.alloc] & ~space.read_only[accesses.alloc])
     if not len(candidates):
         return
-    by_alloc = np.argsort(accesses.alloc[candidates], kind="stable")
-    candidates = candidates[by_alloc]
-    alloc = accesses.alloc[candidates]
-    for rows in np.split(candidates, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1):
+    for rows in (candidates[same] for same in _by_label(accesses.alloc[candidates])):
         if accesses.write[rows].any():
             task = order.task_of[accesses.record[rows]]
             if (task != task[0]).any():
-                yield from _in_allocation(order, accesses, np.sort(rows))
+                yield from _in_allocation(order, accesses, rows)
 
 
 def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator[Pairs]:
@@ -191,15 +188,19 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
     first, _, _ = group_rows(*same)
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
-    for launches in order.unordered_launches():
-        members = np.flatnonzero(np.isin(order.launch[task], launches))
-        if len(members) and accesses.write[rows[members]].any():
+    for members in _by_label(order.unordered_launches[order.launch[task]]):
+        if accesses.write[rows[members]].any():
             yield from _across_groups(order, accesses, rows[members], task[members], group[members])
     if len(order.groups) < len(order.log.tasks):
-        for label in np.unique(group).tolist():
-            members = np.flatnonzero(group == label)
+        for members in _by_label(group):
             if (task[members] != task[members[0]]).any() and accesses.write[rows[members]].any():
                 yield from _within_group(order, accesses, rows[members], task[members], segment[members])
+
+
+def _by_label(labels: Integers) -> list[Integers]:
+    """Return the indices of each label, in ascending order."""
+    by_label = np.argsort(labels, kind="stable")
+    return np.split(by_label, np.flatnonzero(np.diff(labels[by_label])) + 1)
 
 
 def _across_groups(
@@ -226,7 +227,7 @@ def _across_groups(
         a, b = selected[part], selected[index]
         meet = (group[a] != group[b]) & (chosen.write[a] | chosen.write[b])
         launch, other = order.launch[task[a]], order.launch[task[b]]
-        meet &= (launch == other) | ~order.launches_in_order[launch, other]
+        meet &= (launch == other) | ~order.launches_in_order(launch, other)
         a, b = a[meet], b[meet]
         exact = touching(chosen, a, b)
         yield earlier_first(rows[a[exact]], rows[b[exact]])

@@ -139,8 +139,8 @@ def is_later(pair: Pair, loop: Lines) -> bool:
     for (file, line, _), task, position in zip(pair.sources, pair.tasks, pair.positions, strict=True):
         begun = _starts(run, task, file, loop)
         if not len(begun):
-            own = order.line[order.of_task(task)]
-            begun = order.first[task] + np.flatnonzero(own == order.line[position])
+            own = order.of_task(task)
+            begun = own.start + np.flatnonzero(order.line[own] == order.line[position])
         above = run.log.lines[int(order.line[begun[0]])][1] <= line
         numbers.append(np.count_nonzero(begun <= position) if above else np.count_nonzero(begun < position) + 1)
     return bool(numbers[0] < numbers[1])
@@ -149,10 +149,11 @@ def is_later(pair: Pair, loop: Lines) -> bool:
 def _starts(run: Run, task: int, file: str, loop: Lines) -> Integers:
     """Return the positions at which a task is at the first line of its that each iteration of a loop passes."""
     order = run.order
-    own = order.line[order.of_task(task)]
-    lines = [(run.log.lines[code][1], code) for code in np.unique(own).tolist() if run.log.lines[code][0] == file]
+    own = order.of_task(task)
+    codes = np.unique(order.line[own]).tolist()
+    lines = [(run.log.lines[code][1], code) for code in codes if run.log.lines[code][0] == file]
     passed = [code for line, code in sorted(lines) if source_file(file).is_passed_every_iteration(loop, line)]
-    return order.first[task] + np.flatnonzero(own == passed[0]) if passed else np.empty(0, np.int64)
+    return own.start + np.flatnonzero(order.line[own] == passed[0]) if passed else np.empty(0, np.int64)
 
 
 def is_fresh(run: Run, row: int) -> bool:

@@ -46,8 +46,7 @@ def _by_lock(run: Run, one: Integers, other: Integers) -> Flags:
     """By pair of positions, whether a common lock protects them: they exclude each other."""
     if "lock" not in run.log.ops:
         return np.zeros(len(one), bool)
-    locks = run.order.locks_held
-    return np.asarray((locks[one] & locks[other]) != 0, bool)
+    return run.order.have_a_common_lock(one, other)
 
 
 def _by_handshake(run: Run, one: Integers, other: Integers) -> Flags:

@@ -60,8 +60,7 @@ def written_again(
     sites = tuple(site_in_tile(run, record, "writes", plan, int(starts[0])) for record in records.tolist())
     names = sorted({site.task for site in sites})
     remedies = ["look for a bound that is too large, or a tile that is done twice"]
-    locks = run.order.locks_held[run.order.position[records]]
-    if len(writers) > 1 and "lock" in run.log.ops and np.bitwise_and.reduce(locks):
+    if len(records) > 1 and "lock" in run.log.ops and run.order.locks_of(*run.order.position[records].tolist()):
         remedies.insert(
             0,
             f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
@@ -199,11 +198,12 @@ class Overwrites:
         loads = np.flatnonzero(~accesses.write & updated & (order.lane[at] == SCALAR) & (locks[at] != 0))
         pairs, of_pair = np.unique(np.stack([earlier, later], axis=1), axis=0, return_inverse=True)
         begin, end = (np.searchsorted(accesses.record[loads], pairs[:, side]) for side in (0, 1))
-        held = np.bitwise_and.reduce(locks[order.position[pairs]], axis=1)
         decided = np.zeros(len(pairs), bool)
-        for number in np.flatnonzero(held).tolist():
+        for number in np.flatnonzero(order.have_a_common_lock(*order.position[pairs].T)).tolist():
+            both = order.position[pairs[number]].tolist()
             own = loads[begin[number] : end[number]]
-            own = own[(locks[at[own]] & held[number] != 0) & (order.task[at[own]] == order.task_of[pairs[number, 1]])]
+            own = own[order.task[at[own]] == order.task[both[1]]]
+            own = own[[bool(order.locks_of(*both, load)) for load in at[own].tolist()]]
             file, line, _ = run.log.lines[int(order.line_of[pairs[number, 1]])]
             sources = {run.source(load)[:2] for load in own.tolist()}
             decided[number] = any(name == file and source_file(file).decides(above, line) for name, above in sources)

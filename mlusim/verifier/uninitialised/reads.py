@@ -242,4 +242,4 @@ def _comes_first(order: Order, read: int, write: int) -> bool:
     names = order.log.ops
     if names[int(order.op[read])] in ATOMIC_NAMES and names[int(order.op[write])] in ATOMIC_NAMES:
         return True
-    return "lock" in names and bool(order.locks_held[read] & order.locks_held[write])
+    return "lock" in names and bool(order.locks_of(read, write))

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mlusim import Device, Output, verify
+from mlusim import Device, InOut, Output, verify
 from mlusim.verifier.order.happens_before import Order
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -260,3 +260,36 @@ def test_an_asynchronous_copy_within_nram_is_in_order_with_vector_instructions(f
     correct = first in ("sync_io", "sync") and third in ("sync_compute", "sync_move", "sync")
     report = verify(kernel, X, Output.like(X), reference=X + 2, **ONE)
     assert report.ok == correct
+
+
+async def add_under_locks(core, total, locks):
+    """Each task adds to one element per lock; `locks` has the lock that it holds for each."""
+    if core.is_memory_core or core.core_id > 1:
+        return
+    for element, lock in enumerate(locks[core.core_id]):
+        await core.lock(lock)
+        core.store(total[element], await core.load(total[element]) + 1)
+        await core.sync()
+        await core.unlock(lock)
+
+
+@pytest.mark.parametrize("other", [69, 70])
+def test_any_number_of_locks_may_be_in_use(other):
+    locks = [*range(70)], [*range(69), other]
+    report = verify(add_under_locks, InOut(np.zeros(70, np.int32)), locks, dim=4, rewrites=True)
+    assert kinds(report) == (set() if other == 69 else {"task-race"})
+    assert all("total[69]" in finding.region for finding in report.errors)
+
+
+def test_launches_between_two_waits_are_unordered_if_they_are_on_several_queues():
+    device = Device()
+    out = device.alloc((8, 8), "float32", "out")
+    some = [device.queue() for _ in range(3)]
+    for queues in ((0, 0), (0, 1, 0, 2), (1, 1), (2,)):
+        for queue in queues:
+            device.launch(fill_with, out, 1.0, queue=some[queue], dim=4)
+        device.synchronize()
+    order = Order(device.log, device.log.columns())
+    number = order.unordered_launches.tolist()
+    assert [number.index(label) for label in number] == [0, 1, 2, 2, 2, 2, 6, 7, 8]
+    assert order.launches_in_order(np.array([2, 2, 2, 0]), np.array([3, 4, 6, 8])).tolist() == [False, True, True, True]
