@@ -16,7 +16,7 @@ from mlusim.cli.saved_or_run import run_of
 from mlusim.units import PS_PER_US, signed
 
 if TYPE_CHECKING:
-    from mlusim.explore.diff import Difference, LineChange
+    from mlusim.explore.diff import Difference
     from mlusim.explore.suggestions import Suggestion
 
 _HELP = """\
@@ -85,7 +85,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     lines = [line for line in difference.lines if line.time_ps]
     shown = lines if full else lines[:_SHOWN]
     rest = difference.time_ps - sum(line.time_ps for line in shown)
-    rows = [(_signed(line.time_ps), _location(line), line.text) for line in shown]
+    rows = [(_signed(line.time_ps), line.location, line.text) for line in shown]
     if len(lines) > len(shown):
         rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
     if rows:
@@ -97,13 +97,6 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
         console.print_text("")
         console.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
     console.print_suggestions("What to try for B", tries, after)
-
-
-def _location(line: LineChange) -> str:
-    if not line.file:
-        return ""
-    numbers = f"{line.before or '-'} > {line.after or '-'}" if line.before != line.after else str(line.before)
-    return f"{line.file}:{numbers}"
 
 
 def _signed(time_ps: int) -> str:

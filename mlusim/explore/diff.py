@@ -40,6 +40,14 @@ class LineChange(NamedTuple):
     after: int
     time_ps: int
 
+    @property
+    def location(self) -> str:
+        """The file and the line numbers as text, such as `add.py:7 > 9`; empty for time outside operations."""
+        if not self.file:
+            return ""
+        numbers = f"{self.before or '-'} > {self.after or '-'}" if self.before != self.after else str(self.before)
+        return f"{self.file}:{numbers}"
+
 
 class MetricChange(NamedTuple):
     """A figure of both runs."""

@@ -199,7 +199,7 @@ def test_suggestions_are_faster_and_match_retiming():
         (("k.py:add --shpe 4", "x"), "is not a saved run, and read as arguments of `mlusim run`: No such option"),
         (
             ("k.py:add", "x"),
-            "add: no argument for x and out; give --shape (in Python shape=...) for random tensors (the last ",
+            "add: no argument for x and out; give --shape (in Python shape=...) for random tensors (those that ",
         ),
         (
             ("k.py:add --set 'tile", "x"),

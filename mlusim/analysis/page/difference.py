@@ -76,11 +76,7 @@ def _causes(difference: Difference) -> str:
 
 def _lines(difference: Difference) -> str:
     rows = [
-        (
-            esc(f"{line.file}:{line.before or '-'} > {line.after or '-'}" if line.file else ""),
-            f"<code>{esc(line.text)}</code>",
-            signed(line.time_ps / PS_PER_US, 2),
-        )
+        (esc(line.location), f"<code>{esc(line.text)}</code>", signed(line.time_ps / PS_PER_US, 2))
         for line in difference.lines
         if line.time_ps
     ]
