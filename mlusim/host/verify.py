@@ -181,7 +181,8 @@ def _other_run(
         return OtherRun(device.log, None)
     outputs = {name: device.download(view) for name, view in run.outputs.items()}
     expected = dict(_where_written(device.log, run.outputs, expected, outputs, partial=True))
-    is_all_right = not differences(device.log, run.outputs, expected, outputs, tolerances, None)
+    found = differences(device.log, run.outputs, expected, outputs, tolerances, None)
+    wrong = frozenset(finding.fields["tensor"] for finding in found)
     number = 0
     for name in expected if unlike else ():
         result = outputs[name]
@@ -189,8 +190,8 @@ def _other_run(
         number += int(np.count_nonzero(~same))
         expected[name] = np.where(same.reshape(result.shape), result, expected[name])
     found = differences(device.log, run.outputs, expected, outputs, tolerances, None)
-    wrong = sum(finding.fields["elements"] for finding in found)
-    return OtherRun(device.log, wrong <= number // 2, is_all_right)
+    elements = sum(finding.fields["elements"] for finding in found)
+    return OtherRun(device.log, elements <= number // 2, wrong)
 
 
 def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.producer import Element, last_writer, lineage_of, sources_of
+from mlusim.verifier.producer import Element, Lineage, last_writer, lineage_of, sources_of
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import locations_of
 from mlusim.verifier.value_remedies import remedies_of
@@ -102,9 +102,17 @@ def differs(
             "tensor": allocation.name,
             "elements": len(wrong),
             "through": [line.location for line in sorted(through)],
+            "made_by": _made_by(wrongly),
             "read_at": {buffer: line.location for buffer, line in wrongly[0].read_at.items()},
         },
     )
+
+
+def _made_by(lineages: Sequence[Lineage]) -> list[str]:
+    """Return the lines of all operations that made some elements; none if others may have."""
+    if not all(lineage.are_all and lineage.records for lineage in lineages):
+        return []
+    return [line.location for line in sorted(set().union(*(lineage.lines for lineage in lineages)))]
 
 
 def _bytes_of(output: View, positions: Integers) -> Integers:

@@ -253,3 +253,26 @@ def test_rows_that_offsets_choose_leave_others_unread():
     options = {"reference": 2 * X[ids], "device": mlusim.board("mlu590-h8").replace(arch=592), **ONE}
     assert verify(kernel, X, ids, Output((4, 8)), **options).ok
     assert "nothing reads" not in the_only_error(kernel, X, ids, Output((4, 8)), 3.0, **options).remedy
+
+
+async def sum_and_double(core, x, y, out, doubled, number=1.0):
+    a, b = core.nram.alloc(x.shape, x.dtype, "a"), core.nram.alloc(x.shape, x.dtype, "b")
+    await core.memcpy(a, x)
+    core.add(a, a, number)
+    await core.memcpy(out, a)
+    core.memcpy_async(b, y)
+    core.add(b, b, b)
+    await core.memcpy(doubled, b)
+
+
+def test_a_wrong_value_that_no_race_reaches_is_an_error_of_its_own():
+    x = np.arange(64, dtype=np.float32)
+    outputs, reference = (Output.like(x), Output.like(x)), {"out": x + 1, "doubled": 2 * x}
+    report = verify(sum_and_double, x, x, *outputs, reference=reference, **ONE)
+    assert [error.kind for error in report.errors] == ["race"]
+    assert report.errors[0].remedy.startswith("`await core.sync_io()`")
+    report = verify(sum_and_double, x, x, *outputs, 2.0, reference=reference, **ONE)
+    race, wrong = report.errors
+    assert (race.kind, wrong.kind, wrong.fields["tensor"]) == ("race", "wrong-value", "out")
+    assert race.remedy.startswith("`await core.sync_io()`")
+    assert wrong.remedy.startswith(f"correct the number at {at(sum_and_double, 'a, number')}")

@@ -151,8 +151,10 @@ def _out_of_step(cause: Finding, race: Finding) -> bool:
 
 def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     """Fold wrong values into the first bad value, and those that are not written, or written again, into that."""
-    if cause.kind == "swallowed" or any(finding.kind in _CAUSES for finding in cause.unfolded):
+    if cause.kind == "swallowed":
         return True
+    if any(finding.kind in _CAUSES for finding in cause.unfolded):
+        return not _is_made_elsewhere(cause, wrong)
     if cause.kind == "wrong-value":
         # Outputs that nothing writes lack the same store; others may have been computed by the same line or loop.
         if not (cause.sites and wrong.sites):
@@ -170,6 +172,21 @@ def _wrong_value(cause: Finding, wrong: Finding) -> bool:
     return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
         writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
     )
+
+
+def _is_made_elsewhere(cause: Finding, wrong: Finding) -> bool:
+    """Return whether all operations that made a wrong value are known, and no bad value reaches one of them.
+
+    A bad value may be the address or the size of an operation, or that of an iteration which does not run. And a buffer
+    that is released may share its memory with any other.
+    """
+    bad = [finding for finding in cause.unfolded if finding.kind in _CAUSES]
+    if any(finding.kind == "release" or "reused_by" in finding.fields for finding in bad):
+        return False
+    if any(gives_a_number(site) for finding in bad for site in finding.sites):
+        return False
+    made_by = wrong.fields["made_by"]
+    return bool(made_by) and not any(line.location in made_by for finding in bad for line in finding.lines)
 
 
 def _in_one_loop(first: Finding, second: Finding) -> bool:

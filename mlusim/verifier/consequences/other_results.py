@@ -21,18 +21,25 @@ import numpy as np
 from mlusim.log import Log
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import Finding, Site, outermost_loop, wrong_part
+from mlusim.verifier.races.race_findings import TWO_BUFFERS
 from mlusim.verifier.source_file import location_of
 
 # Remedies other than a sync or a barrier.
-_NO_SYNC = ("correct the ", "let what uses ")
+_NO_SYNC = ("correct the ", "let what uses ", TWO_BUFFERS)
 
 
 class OtherRun(NamedTuple):
-    """Another run: its log, whether its result is right, None if that tells nothing, and whether all of it is."""
+    """Another run.
+
+    Attributes:
+        log: its log.
+        is_right: whether its result is right; None if that tells nothing.
+        wrong: the names of its wrong outputs.
+    """
 
     log: Log
     is_right: bool | None
-    is_all_right: bool = False
+    wrong: frozenset[str] = frozenset()
 
 
 def by_other_results(
@@ -41,14 +48,24 @@ def by_other_results(
     """Return findings with their remedies in the order that other results tell."""
     races = [finding for finding in findings if _may_lack_order(finding)]
     if races:
-        log, is_right, _ = in_order()
-        if is_right is not None:
-            told = [race for race in races if race.kind == "race" or (not is_right and _keeps_order(log, race))]
-            findings = tuple(_ranked(one, is_right=is_right) if one in told else one for one in findings)
+        other = in_order()
+        if other.is_right is not None:
+            # A race without a wrong output may hide one.
+            hidden = other.wrong.difference(*map(_wrong_outputs, findings))
+            wrongly = [race for race in races if (_wrong_outputs(race) or hidden) & other.wrong]
+            told = [
+                race for race in races if race.kind == "race" or (race in wrongly and _keeps_order(other.log, race))
+            ]
+            findings = tuple(_ranked(one, is_right=one not in wrongly) if one in told else one for one in findings)
     unwritten = [finding for finding in findings if any(map(_is_write, finding.remedies))]
     if len(unwritten) == 1 and (other := from_zeros()).is_right is not None:
         findings = tuple(_write_ranked(one, other) if one in unwritten else one for one in findings)
     return findings
+
+
+def _wrong_outputs(finding: Finding) -> frozenset[str]:
+    """Return the names of the outputs that are wrong because of a fault."""
+    return frozenset(one.fields["tensor"] for one in finding.unfolded if one.kind == "wrong-value")
 
 
 def _may_lack_order(finding: Finding) -> bool:
@@ -97,7 +114,7 @@ def _write_ranked(read: Finding, other: OtherRun) -> Finding:
     remedies = sorted(read.remedies, key=lambda remedy: _is_write(remedy) is not other.is_right)
     site, used, log, before = read.sites[0], read.sites[-1], other.log, read.fields["before_line"]
     is_one = sum(part.name == read.fields["buffer"] for part in log.allocations) <= len(log.tasks)
-    if other.is_all_right and before and is_one and _times(log, used) > 1 and (loop := outermost_loop(site)):
+    if not other.wrong and before and is_one and _times(log, used) > 1 and (loop := outermost_loop(site)):
         first = min(before, int(loop.rpartition(":")[2]))
         old, new = (f"before {location_of(site.file, line)} (" for line in (before, first))
         remedies[0] = remedies[0].replace(old, new)

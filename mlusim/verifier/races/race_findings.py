@@ -32,6 +32,9 @@ _TITLES = {
     (True, True): "{first} and {second} write the same bytes of {name}",
 }
 
+# The beginning of a remedy other than a sync.
+TWO_BUFFERS = "if they are meant to be two buffers"
+
 
 def within_task(pair: Pair, times: int) -> Finding:
     """Return the finding on a race within a task; `times`: how often its two source lines race."""
@@ -87,7 +90,7 @@ def _remedies(pair: Pair, lane: int, moved: str) -> list[str]:
         # With a sync, one of them would still replace a part of the other.
         choices.insert(0, wrong_part(pair.buffer, pair.sites, "only some of their bytes overlap"))
     elif pair.shares_an_end():
-        choices.append("if they are meant to be two buffers, move one of them: only a part of their bytes overlaps")
+        choices.append(f"{TWO_BUFFERS}, move one of them: only a part of their bytes overlaps")
     return choices
 
 
