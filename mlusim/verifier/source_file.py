@@ -11,18 +11,20 @@ from functools import lru_cache
 from pathlib import Path
 
 from mlusim.files import source_name
+from mlusim.verifier import cpp_text
 
 Lines = tuple[int, int]
 
-_NOT_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _IF = re.compile(r"\bif\b")
-_RETURN = re.compile(r"\breturn\b")
-_ELSE = re.compile(r"\s*else\b")
-_BRACE = re.compile(r"\s*\{")
+_SWITCH = re.compile(r"\bswitch\b")
+_EXIT = re.compile(r"\b(?:return|continue|break)\b")
 # A call, or the definition of a function, also of a template.
 _CALL = re.compile(r"\b(\w+)\s*(?:<[^<>;{}()]*>\s*)?\(")
-_NO_CALLS = frozenset({"if", "for", "while", "switch", "return", "sizeof"})
+_NO_CALLS = frozenset(
+    {"if", "for", "while", "switch", "return", "sizeof", "constexpr", "catch", "decltype", "noexcept"}
+)
+_NO_CALLS |= {"alignas", "alignof", "requires", "static_assert"}
 # The depth of calls that is searched.
 _MOST_CALLERS = 3
 
@@ -108,7 +110,8 @@ class SourceFile:
         branches: both branches of every `if` with an `else`.
         conditional: every branch of every `if`.
         ifs: every `if`, with all of its branches.
-        returns: the lines of `return`.
+        exits: the lines of `return`, `continue` and `break`, each with the function or loop whose rest it skips.
+        continues: the lines of `continue` alone.
         functions: every function, with its name; in Python, that of a method begins with a dot.
         plain: the functions that cannot await anything.
         calls: the lines of calls, with the name of the function.
@@ -119,9 +122,10 @@ class SourceFile:
     branches: tuple[tuple[Lines, Lines], ...]
     conditional: tuple[Lines, ...]
     ifs: tuple[Lines, ...]
-    returns: tuple[int, ...]
+    exits: tuple[tuple[int, Lines], ...]
     functions: tuple[tuple[Lines, str], ...]
     calls: tuple[tuple[int, str], ...]
+    continues: tuple[int, ...] = ()
     plain: frozenset[Lines] = frozenset()
     single_calls: frozenset[int] = frozenset()
 
@@ -208,12 +212,10 @@ class SourceFile:
         )
 
     def on_separate_paths(self, one: int, other: int) -> bool:
-        """Return whether no task passes both lines: an `if` separates them, or the branch of the upper one returns."""
+        """Return whether no task passes both lines: an `if` separates them, or the branch of the upper one is left."""
         upper, lower = sorted((one, other))
         return self.exclude_each_other(one, other) or any(
-            _within(upper, branch)
-            and not _within(lower, branch)
-            and any(_within(line, branch) for line in self.returns)
+            _within(upper, branch) and not _within(lower, branch) and self.may_skip(branch, lower)
             for branch in self.conditional
         )
 
@@ -221,25 +223,34 @@ class SourceFile:
         """Return the last line at which a barrier may stand between two lines of a function so that all tasks pass it.
 
         It is the first line of the outermost loop or `if` around the last line that is not around the first one, or of
-        an earlier `if` in which tasks return; the last line if there is none, or if the two are in different branches.
+        an earlier `if` in which tasks leave the function or the iteration; the last line if there is none, or if the
+        two are in different branches.
         """
         if first >= last or self.exclude_each_other(first, last) or not self._in_one_function(first, last):
             return last
         outermost = self.begin_of_outermost(last, first)
-        left = [part for part in self.ifs if any(_within(line, part) for line in self.returns)]
+        left = [part for part in self.ifs if self.may_skip(part, last)]
         return min(line for line in (outermost, *(part[0] for part in left), last) if first < line <= last)
 
     def line_before_conditions(self, line: int, other: int) -> int:
         """Return the first line of what decides whether a task passes a line, on the path that does not pass another.
 
         That is the outermost loop or `if` around the line that is not around the other one, or an earlier `if` of the
-        path in which tasks return; the line itself if there is none.
+        path in which tasks leave the function or the iteration; the line itself if there is none.
         """
         outermost = self.begin_of_outermost(line, other)
         path = max((branch[0] for branch in self.conditional if _within(outermost, branch)), default=0)
-        left = [part for part in self.ifs if any(_within(one, part) for one in self.returns)]
+        left = [part for part in self.ifs if self.may_skip(part, line)]
         earlier = [part[0] for part in left if path <= part[0] < outermost and not _within(other, part)]
         return min(earlier, default=outermost)
+
+    def may_skip(self, part: Lines, line: int) -> bool:
+        """Return whether a task may leave a part of the source so that it skips a line behind it."""
+        return any(_within(at, part) and _within(line, skipped) for at, skipped in self.exits)
+
+    def continues_before(self, line: int, loop: Lines) -> list[int]:
+        """Return the lines of `continue` above a line that end an iteration of a loop."""
+        return [at for at in self.continues if at < line and self.loop_around(at, at) == loop]
 
     def begin_of_outermost(self, line: int, other: int) -> int:
         """Return the first line of the outermost loop or `if` around a line and not around another one, or the line."""
@@ -255,7 +266,9 @@ class SourceFile:
         return max((end for begin, end in (*self.loops, *self.ifs) if line <= begin <= other <= end), default=other)
 
     def is_passed_every_iteration(self, loop: Lines, line: int) -> bool:
-        """Return whether a line of a loop is neither in a loop nor in a branch inside of it."""
+        """Return whether a line of a loop is neither in a loop nor in a branch inside of it, nor skipped by others."""
+        if self.may_skip((loop[0], line - 1), line):
+            return False
         inside = [part for part in (*self.loops, *self.conditional) if _within(line, part)]
         return _within(line, loop) and all(part[0] <= loop[0] and part[1] >= loop[1] for part in inside)
 
@@ -281,7 +294,6 @@ def source_file(file: str) -> SourceFile:
     branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
     bodies = [body for node in nodes if isinstance(node, ast.If) for body in (node.body, node.orelse) if body]
     ifs = tuple(_lines([node]) for node in nodes if isinstance(node, ast.If))
-    returns = tuple(node.lineno for node in nodes if isinstance(node, ast.Return))
     methods = {body for node in nodes if isinstance(node, ast.ClassDef) for body in node.body}
     functions = [
         (_lines([node]), f".{node.name}" if node in methods else node.name)
@@ -290,6 +302,10 @@ def source_file(file: str) -> SourceFile:
     ]
     calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
     calls += _calls_of_parameters(nodes)
+    left = [lines for lines, _ in functions]
+    exits = _exits_of((node.lineno for node in nodes if isinstance(node, ast.Return)), left)
+    exits += _exits_of((node.lineno for node in nodes if isinstance(node, ast.Continue | ast.Break)), loops)
+    continues = tuple(node.lineno for node in nodes if isinstance(node, ast.Continue))
     conditional = tuple(map(_lines, bodies))
     plain = frozenset(_lines([node]) for node in nodes if isinstance(node, ast.FunctionDef))
     single = frozenset(
@@ -298,7 +314,7 @@ def source_file(file: str) -> SourceFile:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
     )
     return SourceFile(
-        tuple(loops), tuple(branches), conditional, ifs, returns, tuple(functions), tuple(calls), plain, single
+        tuple(loops), tuple(branches), conditional, ifs, exits, tuple(functions), tuple(calls), continues, plain, single
     )
 
 
@@ -339,72 +355,44 @@ def _name_of(called: ast.expr) -> str:
 
 
 def _c_file(text: str) -> SourceFile:
-    # Comments and strings become spaces; their lines stay.
-    code = _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    code = cpp_text.without_comments(text)
 
     def lines(start: int, end: int) -> Lines:
         return code.count("\n", 0, start) + 1, code.count("\n", 0, end) + 1
 
     loops, branches, conditional, ifs, functions, calls = [], [], [], [], [], []
     for found in _LOOP.finditer(code):
-        start = found.end() if found.group() == "do" else _after_brackets(code, found.end())
-        loops.append(lines(found.start(), _end_of_statement(code, start)))
+        start = found.end() if found.group() == "do" else cpp_text.after_brackets(code, found.end())
+        loops.append(lines(found.start(), cpp_text.end_of_statement(code, start)))
     for found in _IF.finditer(code):
-        start = _after_brackets(code, found.end())
-        end = _end_of_branch(code, start)
+        start = cpp_text.after_brackets(code, found.end())
+        end = cpp_text.end_of_branch(code, start)
         conditional.append(lines(start, end))
-        other = _ELSE.match(code, end + 1)
+        other = cpp_text.ELSE.match(code, end + 1)
         if other:
-            conditional.append(lines(other.end(), _end_of_statement(code, other.end())))
+            conditional.append(lines(other.end(), cpp_text.end_of_statement(code, other.end())))
             branches.append((conditional[-2], conditional[-1]))
         ifs.append((lines(found.start(), found.start())[0], conditional[-1][1]))
-    for found in _CALL.finditer(code):
-        if found[1] in _NO_CALLS:
-            continue
-        opening = _BRACE.match(code, _after_brackets(code, found.end() - 1))
-        if opening:
-            functions.append((lines(found.start(), _end_of_block(code, opening.end() - 1)), found[1]))
-        else:
+    header_end = 0
+    for found in (found for found in _CALL.finditer(code) if found[1] not in _NO_CALLS):
+        opening = cpp_text.body_of(code, cpp_text.after_brackets(code, found.end() - 1))
+        if opening < 0:
             calls.append((lines(found.start(), found.start())[0], found[1]))
-    returns = tuple(lines(found.start(), found.start())[0] for found in _RETURN.finditer(code))
-    return SourceFile(
-        tuple(loops), tuple(branches), tuple(conditional), tuple(ifs), returns, tuple(functions), tuple(calls)
-    )
+        elif found.start() >= header_end:
+            # What a constructor initialises looks like a function, too.
+            functions.append((lines(found.start(), cpp_text.end_of_block(code, opening)), found[1]))
+            header_end = opening
+    switches = [(found.start(), cpp_text.after_brackets(code, found.end())) for found in _SWITCH.finditer(code)]
+    skipped = {"return": [of for of, _ in functions] or [lines(0, len(code))], "continue": loops}
+    skipped["break"] = [*loops, *(lines(start, cpp_text.end_of_statement(code, end)) for start, end in switches)]
+    left = [(lines(found.start(), found.start())[0], found.group()) for found in _EXIT.finditer(code)]
+    exits = tuple(part for line, kind in left for part in _exits_of([line], skipped[kind]))
+    continues = tuple(line for line, kind in left if kind == "continue")
+    ranges = tuple(loops), tuple(branches), tuple(conditional), tuple(ifs)
+    return SourceFile(*ranges, exits, tuple(functions), tuple(calls), continues)
 
 
-def _end_of_branch(code: str, at: int) -> int:
-    """Return the position of the last character of the statement after the brackets of an `if`, before its `else`."""
-    opening = _BRACE.match(code, at)
-    return _end_of_block(code, opening.end() - 1) if opening else _end_of_statement(code, at)
-
-
-def _end_of_block(code: str, at: int) -> int:
-    """Return the position of the brace that closes the one at a position."""
-    depth = 0
-    for position in range(at, len(code)):
-        depth += (code[position] == "{") - (code[position] == "}")
-        if not depth:
-            return position
-    return len(code)
-
-
-def _after_brackets(code: str, at: int) -> int:
-    """Return the position after the brackets that open next."""
-    depth = 0
-    for position in range(at, len(code)):
-        depth += (code[position] == "(") - (code[position] == ")")
-        if code[position] == ")" and depth <= 0:
-            return position + 1
-    return len(code)
-
-
-def _end_of_statement(code: str, at: int) -> int:
-    """Return the position of the last character of a statement: its semicolon, or the brace that closes it."""
-    depth = 0
-    for position in range(at, len(code)):
-        letter = code[position]
-        depth += (letter in "([{") - (letter in ")]}")
-        closes = letter == "}" and not _ELSE.match(code, position + 1)
-        if depth < 0 or (depth == 0 and (letter == ";" or closes)):
-            return position
-    return len(code)
+def _exits_of(lines: Iterable[int], parts: Collection[Lines]) -> tuple[tuple[int, Lines], ...]:
+    """Return lines that leave the innermost of some parts around them, with that part."""
+    around = ((line, max((part for part in parts if _within(line, part)), default=None)) for line in lines)
+    return tuple((line, part) for line, part in around if part)

@@ -102,16 +102,18 @@ def meet_between_barriers(pair: Pair) -> bool:
 
 def some_skip(pair: Pair) -> str:
     """Return the line of the `if` around two accesses that some MLU cores skip, where no barrier can stand; or ""."""
-    run, order = pair.run, pair.run.order
     (file, one, _), (other_file, other, _) = pair.sources
     around = [begin for begin, end in source_file(file).ifs if begin <= min(one, other) <= max(one, other) <= end]
-    if file != other_file or not around:
-        return ""
+    return location_of(file, max(around)) if file == other_file and around and cores_skip(pair) else ""
+
+
+def cores_skip(pair: Pair) -> bool:
+    """Return whether some MLU cores pass neither of the lines of two accesses between the same barriers."""
+    run, order = pair.run, pair.run.order
     passed = np.isin(order.line, order.line[[*pair.positions]]) & (order.segment == pair.segments[0])
     tasks = np.unique(order.task[passed]).tolist()
     cores = (number for number, record in enumerate(run.log.tasks) if not record.is_memory_core)
-    skip = any(order.job[number] == order.job[pair.tasks[0]] and number not in tasks for number in cores)
-    return location_of(file, max(around)) if skip else ""
+    return any(order.job[number] == order.job[pair.tasks[0]] and number not in tasks for number in cores)
 
 
 def loop_apart(pair: Pair) -> Lines:

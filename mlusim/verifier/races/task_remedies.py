@@ -19,6 +19,7 @@ from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, w
 from mlusim.verifier.races.iterations import (
     are_as_many,
     barrier_in,
+    cores_skip,
     is_fresh,
     is_later,
     loop_apart,
@@ -239,9 +240,10 @@ class TaskRemedies:
         if outer := self._outer_loop(pair):
             return f"at the end of the loop at {location_of(begin.file, outer)}", False
         if loop:
-            # A barrier at the end comes too late for what is written before the loop.
+            # A barrier at the end comes too late for what is written before the loop, and iterations may end earlier.
+            around = source_file(first.file).loop_around(first.line, second.line)
             earlier = any(line < loop for line in (*self._firsts(pair), *self._firsts(pair.swapped)))
-            side = "beginning" if earlier else "end"
+            side = "beginning" if earlier or source_file(first.file).continues_before(around[1], around) else "end"
             return f"at the {side} of the loop at {first.location.rpartition(':')[0]}:{loop}", False
         if begins := self._loop_that_continues(pair):
             return f"at the beginning of the loop at {location_of(end.file, begins)}", False
@@ -253,6 +255,8 @@ class TaskRemedies:
         last = source.line_passed_by_all(begin.line, end.line)
         begin = SourceLine(begin.file, self._last_before(begin, last))
         before = f"before {location_of(end.file, last)}"
+        skipped_at = source.continues_before(last, source.loop_around(last, last)) if cores_skip(pair) else []
+        before += "".join(f", and before the `continue` at {location_of(end.file, at)}" for at in skipped_at)
         skipped = source.begin_of_outermost(begin.line, last) != begin.line
         if skipped and not source.on_separate_paths(begin.line, last):
             # The tasks that skip the first operation would skip a barrier next to it, too.
@@ -322,8 +326,7 @@ def _memory_cores_stay(pair: Pair) -> bool:
     source = source_file(file)
     (begin, end), _ = source.function(line)
     tests = [at for at in range(begin, end + 1) if _IS_MEMORY_CORE.search(SourceLine(file, at).source)]
-    left = (part for part in source.ifs if part[0] in tests and any(part[0] <= at <= part[1] for at in source.returns))
-    return bool(tests) and not any(left)
+    return bool(tests) and not any(part[0] in tests and source.may_skip(part, end) for part in source.ifs)
 
 
 def _read_too_early(pair: Pair) -> list[str]:

@@ -331,3 +331,67 @@ def test_work_that_is_numbered_within_each_job_is_numbered_by_task_instead():
         "does the same work"
     )
     mlusim.verify(doubled, x, Output.like(x), by_task=True, **given).check()
+
+
+@pytest.mark.parametrize("mended", [False, True])
+@pytest.mark.parametrize("skips", ["both", "load", "store of the next"])
+def test_a_barrier_is_passed_by_tasks_that_continue_with_the_next_iteration(skips, mended):
+    async def both(core, x, rows, out):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        for step in range(2):
+            if core.core_id == 1:
+                if mended:
+                    await core.sync_all_ipu()
+                continue
+            await core.memcpy(held, x[core.core_id])
+            await core.memcpy(rows[step, core.core_id], held)
+            if mended:
+                await core.sync_all_ipu()
+            await core.memcpy(held, rows[step, 2 - core.core_id % 3])
+            await core.memcpy(out[step, core.core_id], held)
+
+    async def load(core, x, rows, out):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        for step in range(2):
+            await core.memcpy(held, x[core.core_id])
+            await core.memcpy(rows[step, core.core_id], held)
+            if mended:
+                await core.sync_all_ipu()
+            if core.core_id == 1:
+                continue
+            await core.memcpy(held, rows[step, 3 - core.core_id])
+            await core.memcpy(out[step, core.core_id], held)
+
+    async def store_of_the_next(core, x, rows, out):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        for step in range(2):
+            if mended:
+                await core.sync_all_ipu()
+            if core.core_id == 1:
+                continue
+            await core.memcpy(held, rows[step - 1, 2 - core.core_id % 3] if step else x[core.core_id])
+            await core.memcpy(rows[step, core.core_id], held)
+            await core.memcpy(out[step, core.core_id], held)
+
+    kernel = {"both": both, "load": load}.get(skips, store_of_the_next)
+    arguments = X, Output((2, 4, 8)), Output((2, 4, 8))
+    report = mlusim.verify(kernel, *arguments, dim=4, partial=("rows", "out"))
+    if mended:
+        assert report.ok, report.text()
+        return
+    (finding,) = report.errors
+    store = at(kernel, "memcpy(rows")
+    if skips == "both":
+        load, continues = at(kernel, "held, rows"), at(kernel, "continue")
+        where = f"after {store} and before {load}, and before the `continue` at {continues}"
+    elif skips == "load":
+        where = f"after {store} and before {at(kernel, 'if core.core_id == 1')}"
+    else:
+        where = f"at the beginning of the loop at {at(kernel, 'for step')}"
+    assert finding.remedies[0] == f"`await core.sync_all_ipu()` in all cores of the union, {where}"
