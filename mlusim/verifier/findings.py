@@ -59,6 +59,7 @@ _HINTS = {
     "unselected": "elements that a filter did not write are stored with those that it selected",
     "memory-core": "a memory core runs code for the MLU cores",
     "host-function": "code for the board calls a host function",
+    "no-return": "a function ends without its return",
     "stale": "bytes of an earlier launch are copied back again",
     "unsynced": "a program uses memory without waiting for its transfer",
 }

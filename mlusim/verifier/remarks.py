@@ -45,6 +45,10 @@ _OF_HOST = (
     "a function without __mlu_func__ is one of the host. ASSUMED: the vendor's compiler refuses calls of it by code "
     "for the board, since functions that the vendor's kernels call have the word"
 )
+_WITHOUT_RETURN = (
+    "in C++, the end of a function that returns a value must not be reached: the value is undefined, and compilers may "
+    "omit the code that leads there"
+)
 # By kind of remark: the rule and the remedies.
 RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "lookup": (_BEYOND, (_INTO_THE_TABLE,)),
@@ -53,6 +57,7 @@ RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "unsynced": (_QUEUES, ("call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it",)),
     "memory-core": (_MEMORY_CORE, (_TEST_OF_THE_CORE,)),
     "host-function": (_OF_HOST, ("declare the function with __mlu_func__",)),
+    "no-return": (_WITHOUT_RETURN, ("return the value on each path, or declare the function void",)),
 }
 
 
@@ -101,6 +106,6 @@ def _finding(log: Log, remark: Remark, times: int) -> Finding:
 
 
 def _pipe(remark: Remark, *, is_memory_core: bool) -> str:
-    if remark.kind == "host-function":
+    if remark.kind in {"host-function", "no-return"}:
         return "scalar"
     return "sync" if is_memory_core else "vector"

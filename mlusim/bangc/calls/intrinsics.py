@@ -223,6 +223,13 @@ def _memory(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, 
         task.answer(_NUMBERS[kind])
 
 
+@_intrinsic("__mlusim_no_return", 1)
+def _no_return(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    """Note that a function or lambda ends without its return."""
+    del codes
+    task.note_no_return(text_at(values[0]), line)
+
+
 @_intrinsic("__mlusim_now", 0, returns="uint64_t")
 def _now(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Return the simulated time of the task in microseconds."""

@@ -39,11 +39,11 @@ def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
     of_host: set[tuple[str, str]] = set()
     others: set[tuple[str, str]] = set()
     bodies: list[tuple[int, int, int]] = []
-    for position, of_class in _functions(source):
+    for position, of_class in functions(source):
         tokens = source.tokens
         start, name = source.start_of_statement(position), (of_class, tokens[position - 1].text)
         words = {token.text for token in tokens[start:position]}
-        body = _body(source, position)
+        body = body_of(source, position)
         if words & _OF_BOARD and body:
             bodies.append((start, body, source.matching(body)))
             if HOST_WORD not in words:
@@ -75,7 +75,7 @@ def _refuse_streams(source: Source, body: int, end: int) -> None:
             )
 
 
-def _functions(source: Source) -> Iterator[tuple[int, str]]:
+def functions(source: Source) -> Iterator[tuple[int, str]]:
     """Yield the opening bracket of the parameters of each function, outside of bodies, and its class; "" for none."""
     tokens = source.tokens
     classes: list[tuple[int, str]] = []
@@ -106,7 +106,7 @@ def _class_name(source: Source, position: int) -> str:
     return "".join(words[keyword + 1 : keyword + 2])
 
 
-def _body(source: Source, position: int) -> int:
+def body_of(source: Source, position: int) -> int:
     """Return the brace that opens the body of the function with these parameters; 0 for a declaration."""
     index = source.matching(position) + 1
     while index < len(source.tokens) and source.tokens[index].text not in ("{", ";", "=", "}", ","):
@@ -146,9 +146,9 @@ def _class_of_call(source: Source, start: int, position: int) -> str | None:
         owner = max((index for index in range(start, owner) if tokens[index].text == "<"), default=0) - 1
     if owner <= start:
         return None
-    return _PARAMETER if _is_parameter(tokens[start:owner], tokens[owner].text) else tokens[owner].text
+    return _PARAMETER if is_parameter(tokens[start:owner], tokens[owner].text) else tokens[owner].text
 
 
-def _is_parameter(tokens: list[Token], name: str) -> bool:
+def is_parameter(tokens: list[Token], name: str) -> bool:
     """Return whether a function of these tokens is a template with a parameter `class Name`."""
     return any(one.text in {"class", "typename"} and other.text == name for one, other in pairwise(tokens))

@@ -26,6 +26,7 @@ from mlusim.bangc.compiler.headers import DECLARATIONS, header_words
 from mlusim.bangc.compiler.host_functions import host_functions_called
 from mlusim.bangc.compiler.launches import keep_function, rewrite_launch
 from mlusim.bangc.compiler.memory_arrays import SPACES, UNNAMED, MemoryArrays
+from mlusim.bangc.compiler.missing_returns import report_missing_returns
 from mlusim.bangc.compiler.source import CLASS, CODE, LINKAGE, NAMESPACE, Source, Token, joined, source_of
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
@@ -74,6 +75,7 @@ def rewrite(
     learned = learned or LearnedNames()
     source = source_of(text)
     of_host = host_functions_called(source)
+    report_missing_returns(source)
     _rename(source, learned.clashing & _declared_names(source))
     rewriter = _Rewriter(source, learned, own_functions)
     rewriter.run()

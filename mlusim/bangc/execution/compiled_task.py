@@ -179,6 +179,11 @@ class CompiledTask:
             if ("host-function", line) not in log.remarks:
                 self._hint(name, f"code for the board calls {name}, which has no __mlu_func__", line, "host-function")
 
+    def note_no_return(self, name: str, line: int) -> None:
+        """Add a hint, once a run: a function that returns a value ends without its return."""
+        if ("no-return", line) not in self.issuer.log.remarks:
+            self._hint(name, f"{name} returns a value, and ends here without a return", line, "no-return")
+
     def _hint(self, name: str, title: str, line: int, kind: str = "memory-core") -> None:
         task = self._task
         self.issuer.log.remark(Remark(kind, title, name, task.index, line, task.now_ps))
