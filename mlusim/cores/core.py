@@ -230,9 +230,9 @@ class Core(InstructionMethods):
             dst, src: views (rows, ...) whose rows are contiguous and of one size; rank 1 copies elements.
             dst_rows, src_rows: row numbers, equally many: in registers, `Addresses`, or a list of integers in NRAM;
                 None means 0, 1, 2, ...
-            lengths: rows of each copy, if they are several: copy i reads them from row src_rows[i] on, and writes them
-                after those of copy i - 1. Requires `blocking=False`, and no `dst_rows`.
-            blocking: whether each copy is awaited before the next is issued, or only the last one.
+            lengths: number of consecutive rows that each copy moves, by default 1. Copy i reads them from row
+                src_rows[i] on, and writes them after those of copy i - 1. Requires `blocking=False`, and no `dst_rows`.
+            blocking: True: await each copy before the next is issued. False: issue all, and await the last one.
         """
         line = self._line(_getframe(1))
         check_flags(blocking=blocking)

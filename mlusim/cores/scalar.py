@@ -94,9 +94,10 @@ def store(issuer: Issuer, line: int, target: Passed, value: Any) -> None:
     if target.size != 1:
         raise OperandError(f"store takes one element, not {target!r}: index it fully, or copy a buffer to it by memcpy")
     end_ps = write(issuer, line, "store", target)
-    if not issuer.has_data:
-        return
     element = number("store", value, target.dtype)
+    if target.allocation.buffer is None:
+        # A timing-only run stores only to tensors that keep their bytes.
+        return
     _write_later(issuer, target, end_ps, partial(np.copyto, target.typed().reshape(()), element))
 
 
@@ -109,7 +110,7 @@ def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
     array = np.asarray(values)
     if array.shape != target.shape:
         raise OperandError(f"store_array of shape {list(array.shape)} to {target!r}: both must have the same shape")
-    if array.dtype.kind in "OSUMm" or array.dtype.kind == "c" != target.dtype.kind:
+    if array.dtype.kind in "OSUMm" or (array.dtype.kind == "c" and target.dtype.kind != "c"):
         raise OperandError(f"store_array of {shown(values)} to {target!r}: the elements must be real numbers")
     check_convertible("store_array", array, target.dtype)
     end_ps = write(issuer, line, "store_array", target)
@@ -152,7 +153,7 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) ->
     each = issuer.board.scalar_op_cycles if cycles is None else cycles
     if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
         raise OperandError(
-            f"scalar of {shown(count)} operations of {shown(cycles)} cycles: both must be integers of at least 0, "
+            f"scalar of {shown(count)} operations of {shown(each)} cycles: both must be integers of at least 0, "
             "such as core.board.scalar_add_cycles"
         )
     if int(each) * int(count) > _MAX_CYCLES or count > _MAX_CYCLES:

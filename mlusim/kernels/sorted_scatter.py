@@ -54,16 +54,16 @@ async def scatter_sort(
         addresses = lookups.addresses((start, stop), whole, tile, origin)
         # Where the row also depends on the position, the lookups of a chunk reach only a few bins, often just one.
         lowest, highest = addresses.base // binning.size, (addresses.base + addresses.pattern.reach) // binning.size
-        addresses.base -= lowest * binning.size
+        addresses = addresses.relative_to(lowest * binning.size)
         count, bins = addresses.count, highest - lowest + 1
         to, values = (sorted_rows[:count], sorted_values[:count]), loaded[:count]
         if counters is not None:
             begins = await core.scalar_bins(*to, addresses, values, counters[:bins], size=binning.size)
         else:
-            numbers, mask = reader.numbers(addresses)
+            numbers, scratch = reader.numbers(addresses)
             if bins > 1:
                 begins = await core.collect_bins(
-                    *to, numbers, values, mask, size=binning.size, bins=bins, known=addresses
+                    *to, numbers, values, scratch, size=binning.size, bins=bins, known=addresses
                 )
             else:
                 await core.sync_compute()

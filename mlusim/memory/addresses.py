@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 
@@ -65,9 +66,9 @@ class AddressPattern:
         self.count = math.prod(shape)
         self.positional = any(step and extent > 1 for step, extent in zip(steps, shape, strict=True))
         self.narrowed = sum(axis.narrowed for axis in axes)
-        self.reach = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True))
-        self.bound = self.reach + sum(axis.extent * max(axis.step, 1) for axis in axes)
-        self.reach += sum((axis.stop - axis.start - 1) * axis.step for axis in axes)
+        by_position = sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True))
+        self.reach = by_position + sum((axis.stop - axis.start - 1) * axis.step for axis in axes)
+        self.bound = by_position + sum(axis.extent * max(axis.step, 1) for axis in axes)
 
     @cached_property
     def table(self) -> Integers:
@@ -176,7 +177,7 @@ class Addresses:
         positions = pattern.positions if pattern.positional else None
         found = element_loops.rows_of_lookups(_signed(index), pattern.table, positions, self.base, rows, selected)
         if found < 0:
-            self._check_values(name, index)
+            self._raise_outside(name, index)
         if selected is None:
             return rows, None
         return rows[:found].copy(), selected[:found].copy()
@@ -191,7 +192,11 @@ class Addresses:
             "bytes (keep_data=True) and name it as origin, or run with data"
         )
 
-    def _check_values(self, name: str, index: Array) -> None:
+    def relative_to(self, row: int) -> Addresses:
+        """Return the same addresses, with rows that count from `row`, which is not beyond the base."""
+        return Addresses((), (), base=self.base - row, index=self.index, origin=self.origin, pattern=self.pattern)
+
+    def _raise_outside(self, name: str, index: Array) -> NoReturn:
         """Raise `AccessError` for the first value outside its axis."""
         for column, axis in enumerate(self.axes):
             values = index[column :: len(self.axes)]
@@ -202,6 +207,7 @@ class Addresses:
                     f"{name}: index {values[lookup]} of lookup {lookup}, column {column}, is outside an axis of "
                     f"{axis.extent}"
                 )
+        raise AssertionError("every value is inside its axis")
 
 
 def _signed(values: Array) -> Integers:

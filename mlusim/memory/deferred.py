@@ -238,7 +238,7 @@ class Deferred:
                 if updated * copy.dst.layout.row.nbytes > _MAX_UPDATES * (last - first):
                     return False
                 values = copy.rows()
-                # Numbers of int64 may be the kernel's own, which it may change, and they take twice the memory.
+                # No kernel has these numbers; as int32 they take half the memory.
                 numbers = np.ascontiguousarray(rows, np.int32)
                 in_memory = copy.src_rows is None and copy.source is None
                 piece.updates.append((numbers, values.copy() if in_memory else values))

@@ -25,14 +25,14 @@ def scatter_rows(to: Array, rows: Integers, origin: Array, origin_rows: Integers
 
     Raises IndexError for a row outside `to` or `origin`, possibly after earlier rows are stored.
     """
-    values = origin[: len(rows)] if origin_rows is None else origin[_indices(origin_rows)]
+    values = origin[: len(rows)] if origin_rows is None else origin[as_numpy_index(origin_rows)]
     if len(values) < len(rows):
         raise IndexError(f"the row at index {len(values)} is outside the {len(values)} rows of the origin")
     # NumPy assigns in order; tests check it.
-    to.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[_indices(rows)] = values
+    to.reshape(-1).view(values.dtype).reshape(-1, *values.shape[1:])[as_numpy_index(rows)] = values
 
 
-def _indices(rows: Integers) -> Integers:
+def as_numpy_index(rows: Integers) -> Integers:
     """Return row numbers of the type by which NumPy indexes; it converts others more slowly than `astype` does."""
     return rows.astype(np.int64, copy=False)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlusim.arrays import Array, Integers
 from mlusim.memory import element_loops
+from mlusim.memory.element_loops import as_numpy_index
 
 if TYPE_CHECKING:
     from mlusim.memory.view import View
@@ -54,12 +55,14 @@ class RowCopy:
                 element_loops.scatter_rows(to, numbers, origin, self.src_rows)
             else:
                 # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
-                to[_indices(numbers)] = self.rows()
+                to[as_numpy_index(numbers)] = self.rows()
             return
-        origin, rows, target = self._origin(), _indices(self.src_rows), to[: self.count]
-        if rows is None:
+        origin, target = self._origin(), to[: self.count]
+        if self.src_rows is None:
             target[...] = origin[: self.count]
-        elif self.lengths is not None:
+            return
+        rows = as_numpy_index(self.src_rows)
+        if self.lengths is not None:
             element_loops.copy_runs(target, origin, rows, self.lengths)
         elif target.flags.c_contiguous and origin.flags.c_contiguous:
             # The rows are checked; "clip" avoids a buffer in NumPy.
@@ -70,12 +73,7 @@ class RowCopy:
     def rows(self) -> Array:
         """Return the rows of the source, for as many rows of the destination."""
         origin = self._origin()
-        return origin[: self.count] if self.src_rows is None else origin[_indices(self.src_rows)]
+        return origin[: self.count] if self.src_rows is None else origin[as_numpy_index(self.src_rows)]
 
     def _origin(self) -> Array:
         return self.src.raw() if self.source is None else self.source
-
-
-def _indices(rows: Integers | None) -> Integers | None:
-    """Return row numbers of the type by which NumPy indexes; it converts others more slowly than `astype` does."""
-    return None if rows is None else rows.astype(np.int64, copy=False)

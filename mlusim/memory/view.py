@@ -252,7 +252,7 @@ class View:
 
     def transpose(self, *axes: int | tuple[int, ...]) -> View:
         """Return the axes in another order, by default reversed. Raises `AccessError` unless each is named once."""
-        order = _extents(axes) or tuple(reversed(range(self.ndim)))
+        order = _extents(axes) if axes else tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
             raise AccessError(f"transpose of {self!r} needs each of its {self.ndim} axes once, not {list(order)}")
         shape = tuple(self.shape[axis] for axis in order)
@@ -279,10 +279,7 @@ class View:
 
     def raw(self) -> Array:
         """Return the elements as unsigned integers of the same width, for uninterpreted copies."""
-        array = self.elements
-        if array is None:
-            array = self._make_array()
-        return array.view(RAW[self.layout.itemsize])
+        return self.typed().view(RAW[self.layout.itemsize])
 
     def typed(self) -> Array:
         """Return the elements as a NumPy array on the simulated bytes. Internal: kernels do not need it.
@@ -362,7 +359,7 @@ def byte_span(view: View) -> tuple[int, int]:
 
 def _distance(elements: Any) -> int:
     """Return the distance that a pointer moves."""
-    if not isinstance(elements, int | np.integer):
+    if not isinstance(elements, int | np.integer) or isinstance(elements, bool):
         raise AccessError(
             f"a pointer moves by whole elements, and {shown(elements)} is not an integer: divide by //, or round it"
         )

@@ -184,12 +184,12 @@ def test_scalar_charges_cycles(run: Any, cycles: int | None, count: int, total: 
     assert columns["count"][0] == count
 
 
-@pytest.mark.parametrize(("cycles", "count"), [(-1, 1), (1, -1), (1.5, 1), (1, 2.0), ("add", 1)])
+@pytest.mark.parametrize(("cycles", "count"), [(-1, 1), (1, -1), (1.5, 1), (1, 2.0), ("add", 1), (None, -1)])
 def test_scalar_takes_counts(run: Any, cycles: Any, count: Any) -> None:
     async def kernel(core: Core) -> None:
         core.scalar(cycles, count=count)
 
-    message = f"scalar of {count!r} operations of {cycles!r} cycles: both must be integers of at least 0, such as "
+    message = f"scalar of {count!r} operations of {X4.scalar_op_cycles if cycles is None else cycles!r} cycles: both must be integers of at least 0, such as "
     message += "core.board.scalar_add_cycles"
     with pytest.raises(OperandError, match=PLACE + re.escape(message)):
         run(kernel)
@@ -276,6 +276,21 @@ def test_missing_bytes_are_refused(run: Any) -> None:
     ):
         run(kernel, x, kept, device=device)
     assert seen == [2, [0, 1, 2, 3]]
+
+
+def test_a_timing_only_run_stores_to_what_keeps_its_bytes(run: Any) -> None:
+    device = Device(data=False)
+    kept = device.alloc(4, np.int32, "table", workspace=True, keep_data=True)
+    seen = []
+
+    async def kernel(core: Core, kept: View) -> None:
+        core.store(kept[2], 7.9)
+        seen.append(await core.load(kept[2]))
+        core.store(kept[2], np.nan)
+
+    with pytest.raises(OperandError, match="store with nan: int32 does not hold that number"):
+        run(kernel, kept, device=device)
+    assert seen == [7]
 
 
 def test_missing_bytes_on_chip_cannot_be_uploaded(run: Any) -> None:

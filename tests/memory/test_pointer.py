@@ -46,7 +46,7 @@ def test_a_pointer_may_point_outside_until_it_is_used(view: View) -> None:
     assert (view.pointer + 1000).offset == 4000
 
 
-@pytest.mark.parametrize("wrong", [1.5, "1", None])
+@pytest.mark.parametrize("wrong", [1.5, "1", None, True])
 def test_pointer_arithmetic_takes_integers_only(view: View, wrong: object) -> None:
     for move in (view.pointer.__add__, view.pointer.__sub__):
         with pytest.raises(

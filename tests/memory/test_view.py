@@ -118,7 +118,7 @@ def test_transpose(axes: list[int]) -> None:
 def test_transpose_of_nothing_reverses() -> None:
     view, array = view_and_array((2, 3, 4))
     assert_same(view.transpose(), array.T)
-    for wrong in ((0, 1), (0, 0, 1), (0, 1, 3), (-1, 0, 1)):
+    for wrong in ((0, 1), (0, 0, 1), (0, 1, 3), (-1, 0, 1), ((),)):
         with pytest.raises(AccessError, match=r"^transpose of <.*> needs each of its 3 axes once, not \["):
             view.transpose(*wrong)
 

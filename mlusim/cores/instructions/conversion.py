@@ -71,7 +71,7 @@ def convert_elements(result: Array, source: Array, *, rounding: str | None = Non
             flat = _scaled(flat, out.dtype, position)
     to_integer = is_float(flat.dtype) and is_integer(out.dtype)
     if rounding not in {None, "rn"} and is_float(out.dtype) and out.dtype.itemsize <= FLOAT32.itemsize:
-        np.copyto(out, narrow(flat.astype(np.float64), out.dtype, str(rounding)))
+        np.copyto(out, narrow(flat, out.dtype, str(rounding)))
         return
     convert_array(flat, out.dtype, rounding if to_integer else None, out=out)
 

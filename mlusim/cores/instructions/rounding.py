@@ -9,26 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.dtypes import Dtype
+from mlusim.dtypes import Dtype, is_integer
 
 DIRECTED = ("dn", "up", "tz")
 
 
 def narrow(values: Array, target: Dtype, rounding: str) -> Array:
-    """Round float64 `values` to a narrower float in a given mode; in "tz", overflow gives the largest finite value."""
+    """Round float64 or integer `values` to a narrower float in a given mode.
+
+    In "tz", overflow gives the largest finite value.
+    """
     with np.errstate(all="ignore"):
-        near = values.astype(target)
-        error = np.where(np.isfinite(values), values - near.astype(np.float64), 0)
+        near, negative = values.astype(np.float64).astype(target), np.signbit(values)
+        largest = ml_dtypes.finfo(target).max  # type: ignore[no-untyped-call]  # no types in ml_dtypes
+        # A type without infinities overflows to NaN.
+        finite = np.where(np.isfinite(values) & np.isnan(near), np.where(negative, -largest, largest), near)
+        error = _difference(values, finite)
         if rounding not in {"rd", "rm"}:
-            return _selected(near, error, np.signbit(values), rounding)
-        low, high = (_selected(near, error, np.signbit(values), mode) for mode in ("dn", "up"))
-        below, above = low.astype(np.float64), high.astype(np.float64)
-        tie = (below != above) & (values * 2 == below + above)
-        away = np.where(np.signbit(values), low, high) if rounding == "rd" else high
-        return np.where(tie, away, near)
+            return _selected(finite, error, negative, rounding)
+        low, high = (_selected(finite, error, negative, mode) for mode in ("dn", "up"))
+        above_low, below_high = _difference(values, low), -_difference(values, high)
+        upper = np.where(above_low == below_high, ~negative | (rounding == "rm"), above_low > below_high)
+        # Beyond the largest number, the nearest one decides.
+        return np.where(np.isfinite(low) & np.isfinite(high), np.where(upper, high, low), near)
+
+
+def _difference(values: Array, floats: Array) -> Array:
+    """Return values - floats in float64, 0 for values that are not finite; its sign, and that it is 0, are exact."""
+    wide = floats.astype(np.float64)
+    if values.dtype.itemsize == 8 and is_integer(values.dtype):
+        # 64 bits do not fit in a float64; its upper half is exact, and so is the difference from a float near by.
+        return ((values >> 32).astype(np.float64) * 2.0**32 - wide) + (values & 0xFFFFFFFF).astype(np.float64)
+    return np.where(np.isfinite(values), values.astype(np.float64) - wide, 0)
 
 
 def _selected(near: Array, error: Array, negative: Array, rounding: str) -> Array:
@@ -75,4 +91,9 @@ def rounded(operation: str, a: Array, b: Array, rounding: str) -> Array:
     """
     near = _NEAREST[operation](a, b)
     error = _ERRORS[operation](*(values.astype(np.float64) for values in (near, a, b)))
-    return _selected(near, error, np.signbit(near), rounding)
+    result = _selected(near, error, np.signbit(near), rounding)
+    if rounding == "dn" and operation in {"add", "sub"}:
+        # Only positive zeros have the sum +0; opposite numbers have -0 (IEEE 754, 6.3).
+        positive = ~np.signbit(a) & (np.signbit(b) == (operation == "sub"))
+        return np.where((result == 0) & ~positive, -np.abs(result), result)
+    return result

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from instruction_oracle import run
+from instruction_oracle import rng, run
 from rounding_oracle import MODES, OPERATIONS, operands, rounded
 
 TYPES = (np.float16, np.float32, ml_dtypes.bfloat16)
@@ -40,3 +40,26 @@ def test_infinities_and_nan_are_those_of_ieee_arithmetic(mode: str) -> None:
     with np.errstate(all="ignore"):
         for name, wanted in (("add", a + b), ("sub", a - b), ("mul", a * b), ("div", a / b)):
             np.testing.assert_array_equal(run(f"{name}_{mode}", np.empty(7, np.float32), a, b), wanted)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", TYPES)
+def test_integers_of_64_bits_round_once(kind: type, mode: str) -> None:
+    values = np.append(rng.integers(-(2**63), 2**63 - 1, 100) >> rng.integers(0, 60, 100), [2**60 - 1, 1 - 2**60])
+    expected = [rounded(Fraction(int(value)), mode, kind) for value in values]
+    got = run("convert", np.empty(len(values), kind), values, rounding=mode)
+    np.testing.assert_array_equal(got.astype(float), expected)
+
+
+def test_a_type_without_infinities_rounds_to_its_largest_number() -> None:
+    values = np.array([1000, -1000, 460], np.float32)
+    for mode, wanted in (("tz", [448, -448, 448]), ("dn", [448, np.nan, 448]), ("rd", [np.nan, np.nan, 448])):
+        got = run("convert", np.empty(3, ml_dtypes.float8_e4m3fn), values, rounding=mode)
+        np.testing.assert_array_equal(got.astype(float), wanted)
+
+
+def test_opposite_numbers_have_the_sum_minus_zero_rounded_down() -> None:
+    a, b = np.array([1, 0, -0.0, 0], np.float32), np.array([-1, -0.0, -0.0, 0], np.float32)
+    for mode, signs in (("dn", [True, True, True, False]), ("up", [False, False, True, False])):
+        assert np.signbit(run(f"add_{mode}", np.empty(4, np.float32), a, b)).tolist() == signs
+        assert np.signbit(run(f"sub_{mode}", np.empty(4, np.float32), a, -b)).tolist() == signs
