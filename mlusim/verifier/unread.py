@@ -17,7 +17,7 @@ from mlusim.verifier.accesses.table import COLLECT, FILLS, FILTERS, Accesses, sc
 from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import location_of
+from mlusim.verifier.source_file import location_of, source_file
 
 # A fill may prepare for later writes; the others have another effect, or a result that they cannot omit.
 OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
@@ -51,7 +51,7 @@ def find_unread(run: Run) -> list[Finding]:
     findings = []
     for number in np.flatnonzero(doubtful).tolist():
         own = np.flatnonzero(chosen & accesses.write & (line == number))
-        if not len(own):
+        if not len(own) or _is_for_next_turn(run, own):
             continue
         record = int(accesses.record[own[0]])
         site = run.site(record, "writes")
@@ -69,6 +69,18 @@ def find_unread(run: Run) -> list[Finding]:
             )
         )
     return findings
+
+
+def _is_for_next_turn(run: Run, writes: Integers) -> bool:
+    """Return whether the writes of a line are in a loop that each task enters for one turn, and that reads above it."""
+    accesses, (file, line, _) = run.accesses, run.source(int(writes[0]))
+    loops = source_file(file).loops_around(line)
+    if not loops or len(np.unique(accesses.record[writes])) > len(
+        np.unique(run.order.task_of[accesses.record[writes]])
+    ):
+        return False
+    reads = run.lines_of(np.isin(accesses.alloc, accesses.alloc[writes]) & ~accesses.write)
+    return any(read.file == file and loop[0] <= read.line < line for read in reads for loop in loops)
 
 
 def _with_readers(run: Run, rows: Integers, line: Integers) -> Flags:

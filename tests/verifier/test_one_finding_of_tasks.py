@@ -121,3 +121,24 @@ def test_tasks_that_all_write_two_outputs_are_told_to_let_one_do_it():
     finding = the_only_error(kernel, X, Output(8), Output(8), dim=4)
     line = at(kernel, "await core.memcpy(total, sums)")
     assert finding.remedies[0].startswith(f"let one task alone write them, at {line}: `if core.task_id == 0:`")
+
+
+def test_a_count_without_an_atomic_that_tells_which_task_is_last_is_one_finding():
+    async def kernel(core, x, parts, count, out):
+        """The tasks come one after the other, so the last one finds the right number."""
+        if core.is_memory_core:
+            return
+        row = core.nram.alloc(x.shape[1], x.dtype, "row")
+        core.scalar(count=10_000 * core.task_id)
+        await core.memcpy(row, x[core.task_id])
+        await core.memcpy(parts[core.task_id], row)
+        before = await core.load(count[0])
+        core.store(count[0], before + 1)
+        if before == core.task_dim - 1:
+            await core.memcpy(row, parts[0])
+            await core.memcpy(out, row)
+
+    outputs = Output((4, 8)), InOut(np.zeros(1, np.int32)), Output(8)
+    finding = the_only_error(kernel, X[:4], *outputs, dim=4)
+    assert finding.remedy.startswith("update count at test_one_finding_of_tasks.py:")
+    assert "by `core.atomic_add`: it returns the old value" in finding.remedies[0]

@@ -106,6 +106,10 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ("batch_norm-few", "check {0}:22 and {0}:23, in the loop at {0}:21 first: nothing reads stats[0, 0:2, 0:96]; "),
         ("life-same", "write work, which is never written, in place of out at {0}:24"),
         ("life-nobar", "`await core.sync_all()` in the cores, at the end of the loop at {0}:11"),
+        (
+            "best_paths-none",
+            "`await core.sync_cluster()` in all cores of the cluster and its memory core, at the end of",
+        ),
         ("decayed_sums-noz", "write these bytes before {0}:6 "),
         ("decayed_sums-size", "look for a size that is too small at {0}:13: a gap follows what it writes"),
         (

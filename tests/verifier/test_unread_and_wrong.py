@@ -276,3 +276,15 @@ def test_a_wrong_value_that_no_race_reaches_is_an_error_of_its_own():
     assert (race.kind, wrong.kind, wrong.fields["tensor"]) == ("race", "wrong-value", "out")
     assert race.remedy.startswith("`await core.sync_io()`")
     assert wrong.remedy.startswith(f"correct the number at {at(sum_and_double, 'a, number')}")
+
+
+@pytest.mark.parametrize("steps", [1, 8])
+def test_a_load_for_the_next_turn_is_not_unread_in_a_loop_of_one(steps):
+    async def kernel(core, x, out):
+        row = core.nram.alloc(8, x.dtype, "row")
+        await core.memcpy(row, x[0])
+        for step in range(x.shape[0]):
+            await core.memcpy(out[step], row)
+            await core.memcpy(row, x[(step + 1) % x.shape[0]])
+
+    assert not verify(kernel, X[:steps], Output((steps, 8)), reference=X[:steps], **ONE).findings

@@ -20,6 +20,7 @@ from mlusim.verifier.consequences.one_fault import (
     wrong_stage,
 )
 from mlusim.verifier.findings import PRIVATE, Finding, outermost_loop
+from mlusim.verifier.races.atomic_remedies import counted
 from mlusim.verifier.races.updates import COUNTER_BYTES
 from mlusim.verifier.source_file import SourceLine
 
@@ -126,6 +127,8 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     if cause.kind == "endless":
         # The tasks do the same again and again.
         return race.writes_twice and len(race.lines) == 1
+    if counted(cause, race):
+        return True
     if cause.kind in _BAD_VALUES and race.writes_twice and len(race.lines) == 1:
         small = cause.kind == "task-race" and cause.nbytes <= COUNTER_BYTES
         counts = any(gives_a_number(site) or (small and site.role == "reads") for site in cause.sites)

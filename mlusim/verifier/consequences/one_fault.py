@@ -9,6 +9,7 @@ from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
 from mlusim.verifier.findings import PRIVATE, Finding, Site
 from mlusim.verifier.order.happens_before import BY_OFFSETS
+from mlusim.verifier.races.updates import COUNTER_BYTES
 from mlusim.verifier.source_file import SourceLine
 
 
@@ -42,7 +43,7 @@ def writes_in_place_of(cause: Finding, other: Finding) -> bool:
     if cause.kind != "task-race" or cause.sites[-1].role != "writes" or cause.writes_twice:
         return False
     unwritten = not other.sites or (other.kind == "uninitialised" and other.fields["buffer"] != cause.fields["buffer"])
-    return unwritten and other.fields["of_bytes"] == cause.fields["of_bytes"]
+    return unwritten and other.fields["of_bytes"] == cause.fields["of_bytes"] > COUNTER_BYTES
 
 
 def lacks_write(cause: Finding) -> bool:

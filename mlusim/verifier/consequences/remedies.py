@@ -25,6 +25,7 @@ from mlusim.verifier.findings import (
     in_one_function,
     wrong_part,
 )
+from mlusim.verifier.races.atomic_remedies import counted
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
@@ -126,7 +127,9 @@ def _exchanged(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
 
 
 def _race_of_tasks(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
-    """Tasks race because a lock is missing, or because of something that has no remedy of its own."""
+    """Tasks race because a lock is missing, or an atomic, or because of something that has no remedy of its own."""
+    if atomic := counted(cause, consequence):
+        return atomic, *cause.remedies
     if cause.fields.get("lock") is not None:
         return _missing_lock(cause, consequence)
     return consequence.remedies if not cause.remedies and cause.kind != "stopped" else None

@@ -12,9 +12,11 @@ from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
+from mlusim.verifier.core_names import core_at
 from mlusim.verifier.findings import Finding, Site, owner_of, wrong_part
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_file import locations_of
 
 # A line at which a task reads the same bytes this often polls them.
 _POLLS = 3
@@ -46,6 +48,23 @@ def is_polled(run: Run, row: int) -> bool:
     at = order.position[record[same]]
     turns = group_rows(order.task[at], order.segment[at], np.searchsorted(written, at))
     return bool(np.unique_counts(turns[1]).counts.max() >= _POLLS)
+
+
+def counted(count: Finding, other: Finding) -> str:
+    """Return the remedy for tasks that race for a number between a write and a read by another task; else "".
+
+    The number tells which task is the last.
+    """
+    updates = any(remedy.startswith("hold the same lock in every task") for remedy in count.remedies)
+    if not updates or count.nbytes > _NUMBER_BYTES:
+        return ""
+    first, last = other.sites[0], other.sites[-1]
+    in_file = {site.file for site in (*count.sites, *other.sites)} == {first.file}
+    if first.role != "writes" or not (in_file and all(first.line < site.line < last.line for site in count.sites)):
+        return ""
+    atomic = "`__bang_atomic_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_add`"
+    orders = "it returns the old value, and orders what comes before and after"
+    return f"update {count.fields['buffer']} at {locations_of(count.lines)} by {atomic}: {orders}"
 
 
 def announced(pair: Pair) -> list[str]:

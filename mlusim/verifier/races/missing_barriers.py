@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.findings import Finding, wrong_part
+from mlusim.verifier.races.atomic_remedies import counted
 from mlusim.verifier.races.missing_syncs import Point
+from mlusim.verifier.source_file import source_file
 
 
 class Span(NamedTuple):
@@ -82,18 +84,23 @@ def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:
 def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
     """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part.
 
-    What a memory core writes before the loop of the cores, and in it, is meant for them.
+    What a memory core writes before the loop of the cores, and in it, is meant for them. A number that tells which task
+    is the last needs an atomic.
     """
     folded = main.fold(*others)
     alike = len({site.task == "memory core" for site in main.sites}) == 1
     if alike and _wrong_read([main], [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
         part = wrong_part(main.fields["buffer"], main.sites[1:], "other tasks write it")
-        folded = replace(folded, remedies=(part, *main.remedies))
-    return folded
+        return replace(folded, remedies=(part, *main.remedies))
+    atomic = next((remedy for race in others if (remedy := counted(main, race))), "")
+    return replace(folded, remedies=(atomic, *main.remedies)) if atomic else folded
 
 
 def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
-    """Return whether one barrier fixes both: after their first operation, before their second, or their later line."""
+    """Return whether one barrier fixes both: after their first operation, before their second, or their later line.
+
+    Or at the end of a loop, which is between the operations of the other.
+    """
     one, other = races[0], group[0]
     if one.fields["sync"] != other.fields["sync"] or one.fields["sync"] not in BARRIERS:
         return False
@@ -101,6 +108,10 @@ def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
         return False
     (first, second), (other_first, other_second) = ([site.at for site in race.sites] for race in (one, other))
     later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
+    if (begin := one.fields.get("loop")) and first.file == other_first.file == other_second.file:
+        end = max(loop[1] for loop in source_file(first.file).loops if loop[0] == begin)
+        if begin <= other_first.line <= end < other_second.line:
+            return True
     return first == other_first or second == other_second or (later and not other.writes_twice)
 
 
