@@ -23,8 +23,8 @@ Checks:
 Results:
   findings                 a finding, its text and its JSON
   consequences             findings that follow from another one, which are folded into it
-  source_file              loops and branches of a source file; `call_sites`: the calls that an operation may come from;
-                           `core_names`: what the kernel calls its core there
+  source_file              loops and branches of a source file, of C++ by `cpp_text`; `call_sites`: the calls that an
+                           operation may come from; `core_names`: what the kernel calls its core there
   report                   all findings and figures of a run, as text, JSON or a picture
 
 `mlusim.verify`, which runs a kernel and checks its log, is in `mlusim.host.verify`.
