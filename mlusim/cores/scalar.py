@@ -163,9 +163,14 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) ->
     issuer.begin()
     task = issuer.task
     start_ps = task.now_ps
-    task.now_ps += issuer.board.cycles_ps(int(each) * int(count))
+    task.now_ps += _after_issue(issuer, issuer.board.cycles_ps(int(each) * int(count)))
     own_cycles = NONE if cycles is None else int(cycles)
     issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=int(count), detail=own_cycles)
+
+
+def _after_issue(issuer: Issuer, time_ps: int) -> int:
+    """Return what is left of the time of scalar code after its issue, which the times of the board's record include."""
+    return max(time_ps - issuer.issue_ps, 0)
 
 
 def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[], None]) -> None:
@@ -247,6 +252,8 @@ def _cost_of(issuer: Issuer, op: str, view: View, count: int, *, write: bool) ->
     else:
         cycles = board.scalar_sram_cycles if memory is MemoryKind.SRAM else board.scalar_nram_cycles
         cost_ps = board.cycles_ps(count * cycles)
+    if not (write and store_ordering(memory).posted):
+        cost_ps = _after_issue(issuer, cost_ps)
     log = issuer.log
     box = log.box(view.shape, view.strides, view.itemsize)
     code = log.instruction(

@@ -8,6 +8,7 @@ with the reasoning. Timing parameters are estimates by plain reasoning, from one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -153,12 +154,12 @@ def preset(name: str, *, fitted: bool = True) -> Board:
         values[field] = value.nbytes * values["clock_hz"] if isinstance(value, PerCycle) else value
         known = entry.known_on in {"", name, row.family}
         sources[field] = entry.source if known else f"ASSUMED: as {entry.known_on} ({entry.source})"
-    values["dram_mixing_ps"] = _mixing_ps(values)
+    values["dram_mixing_ps"] = mixing_ps(values)
     sources["dram_mixing_ps"] = "derived: the DRAM's time for the usable NRAM of all cores, reads and writes mixed"
     return Board(name=name, sources=sources, **values)
 
 
-def _mixing_ps(values: dict[str, Any]) -> int:
+def mixing_ps(values: Mapping[str, Any]) -> int:
     """Return the mixing window of reads and writes: the DRAM's time to fill the NRAM of all cores."""
     cores = values["clusters"] * values["cores_per_cluster"]
     nbytes = cores * (values["nram_bytes"] - values["nram_reserved_bytes"])

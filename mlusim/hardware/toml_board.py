@@ -11,8 +11,8 @@ or a string with a unit, such as "153.6 GB/s". There are two additional keys and
   [sources]                   # optional; defaults to "user: <file>" for values that the file sets
   clusters = "the data sheet, page 3"
 
-Dependent values of the base are not recomputed: a file that changes `clock_hz` has to set port bandwidths, too, if they
-are to scale with it.
+Dependent values of the base are not recomputed, except for `dram_mixing_ps`: a file that changes `clock_hz` has to set
+port bandwidths, too, if they are to scale with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from mlusim.errors import BoardError, InputError
 from mlusim.files import read_text
 from mlusim.hardware.board_record import Board
-from mlusim.hardware.presets import find_preset
+from mlusim.hardware.presets import find_preset, mixing_ps
 from mlusim.inputs import as_path, check_is
 from mlusim.quantities import quantity, units_of
 
@@ -88,7 +88,10 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
     origins: dict[str, str] = {} if base is None else dict(base.sources)
     origins |= dict.fromkeys(table, f"user: {_printable(file.name)}") | sources
     try:
-        return Board(sources=origins, **(inherited | table))
+        board = Board(sources=origins, **(inherited | table))
+        if "dram_mixing_ps" in table:
+            return board
+        return Board(sources=origins, **(inherited | table | {"dram_mixing_ps": mixing_ps(board.parameters())}))
     except BoardError as error:
         message = error.message.removeprefix(f"{table['name']}: ")
         raise BoardError(f"{file}: {message}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mlusim.errors import BoardError
 from mlusim.hardware import Board, presets
 from mlusim.hardware.checks import EFFICIENCY_ORDER
 from mlusim.hardware.toml_board import board_from_toml, to_toml
+from mlusim.units import KIB, PS_PER_S
 
 X4 = mlusim.hardware.board("mlu370-x4")
 KINDS = {item.name: item.type for item in fields(Board) if item.name != "sources"}
@@ -34,11 +36,19 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
 # ------------------------------------------------------------------------------------------- what it may say
 def test_omitted_keys_come_from_the_base(tmp_path: Path) -> None:
     board = mlusim.hardware.board(write(tmp_path, 'base = "MLU370-X4"\nclusters = 4\ndram_mixed_efficiency = 1\n'))
-    assert values_of(board) == values_of(X4) | {"name": "mine", "clusters": 4, "dram_mixed_efficiency": 1}
+    # The window of mixing follows: half the cores, and no loss.
+    window_ps = math.ceil(16 * 640 * KIB * PS_PER_S / (X4.dram_bandwidth_bytes_per_s * X4.dram_write_efficiency))
+    values = {"name": "mine", "clusters": 4, "dram_mixed_efficiency": 1, "dram_mixing_ps": window_ps}
+    assert values_of(board) == values_of(X4) | values
     changed = {"name", "clusters", "dram_mixed_efficiency"}
     inherited = set(X4.sources) - changed
     assert {key: board.sources[key] for key in inherited} == {key: X4.sources[key] for key in inherited}
     assert {board.sources[key] for key in changed} == {"user: mine.toml"}
+
+
+def test_a_window_of_mixing_that_is_given_stays(tmp_path: Path) -> None:
+    board = board_from_toml(write(tmp_path, 'base = "mlu370-x4"\nclusters = 4\ndram_mixing_ps = 5\n'))
+    assert (board.dram_mixing_ps, board.sources["dram_mixing_ps"]) == (5, "user: mine.toml")
 
 
 def test_an_alias_is_a_base(tmp_path: Path) -> None:

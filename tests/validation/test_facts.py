@@ -131,7 +131,7 @@ def test_a_scalar_read_modify_write_on_mlu370_m8():
             core.store(out[0], await core.load(out[0]))
 
     time_ps = launched("mlu370-m8", accumulate, 501, -1, data=True, dim=1, kind="BLOCK")
-    assert time_ps / 500 / PS_PER_NS == pytest.approx(629.5, rel=0.03)
+    assert time_ps / 500 / PS_PER_NS == pytest.approx(629.5, rel=0.01)
 
 
 def test_a_strided_store_on_mlu270_pays_200_ns_for_each_segment():
