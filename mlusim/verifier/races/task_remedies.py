@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
 from mlusim.verifier.core_names import core_at
-from mlusim.verifier.findings import Site, in_one_function, outermost_loop, wrong_part
+from mlusim.verifier.findings import Site, in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
 from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
@@ -20,15 +20,14 @@ from mlusim.verifier.races.iterations import (
     are_as_many,
     barrier_in,
     cores_skip,
-    is_fresh,
     is_later,
     loop_apart,
     meet_between_barriers,
     some_skip,
 )
 from mlusim.verifier.races.pair import Pair
-from mlusim.verifier.races.updates import is_same_work, is_split_twice, lock_or_atomic, times_stored
-from mlusim.verifier.replaced import leaves_part_unread
+from mlusim.verifier.races.updates import is_same_work, is_split_twice, lock_or_atomic
+from mlusim.verifier.races.wrong_parts import accesses_other_part
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
@@ -98,7 +97,7 @@ class TaskRemedies:
             choices = [*special, *general]
         else:
             instead = wider or barrier_moved(pair, sync)
-            other_part = _read_too_early(pair) or _left_unread(pair) or self._part_of_others(pair)
+            other_part = accesses_other_part(pair)
             choices = [*special, *other_part, *instead, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 
@@ -140,31 +139,6 @@ class TaskRemedies:
             if len(stores) and source_file(load[0]).decides(load[1], lines[order.line_of[stores[0]]][1]):
                 decided.add(load)
         return all(turns == times or (turns > times and load in decided) for load, turns, times in updates)
-
-    def _part_of_others(self, pair: Pair) -> list[str]:
-        """Return the remedy for a loop over rows in place, without a barrier, that accesses the row of another task.
-
-        Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values. A task
-        that also loads the bytes that it stores needs those around them.
-        """
-        (first, second), alloc = pair.sites, pair.allocations[0]
-        if self._stores_within(pair):
-            return []
-        given = alloc in self.run.log.host.writes
-        if not given or first.file != second.file or any(pair.segments):
-            return []
-        loop = source_file(first.file).loop_around(first.line, second.line)
-        if not loop[0] or barrier_in(pair, loop) or times_stored(self.run, alloc).max() > 1:
-            return []
-        return [wrong_part(pair.buffer, pair.sites, "it is that of another task")]
-
-    def _stores_within(self, pair: Pair) -> bool:
-        """Return whether the next store of the task that loads, in the same tensor, is within what it loads."""
-        accesses, row = self.run.accesses, pair.rows[pair.writes.index(False)]
-        later = (accesses.alloc == accesses.alloc[row]) & accesses.write & (accesses.record > accesses.record[row])
-        own = np.flatnonzero(later & (self.run.order.task_of[accesses.record] == self.run.task(row)))[:1]
-        inside = (accesses.low[own] >= accesses.low[row]) & (accesses.high[own] <= accesses.high[row])
-        return bool(inside.any())
 
     def _other_order(self, pair: Pair) -> tuple[list[str], list[str]]:
         """Return further ways to order two tasks, which the kernel uses elsewhere: those to try first, and the others.
@@ -327,26 +301,6 @@ def _memory_cores_stay(pair: Pair) -> bool:
     (begin, end), _ = source.function(line)
     tests = [at for at in range(begin, end + 1) if _IS_MEMORY_CORE.search(SourceLine(file, at).source)]
     return bool(tests) and not any(part[0] in tests and source.may_skip(part, end) for part in source.ifs)
-
-
-def _read_too_early(pair: Pair) -> list[str]:
-    """Return the remedy for a read of bytes that only a later iteration of a loop around both writes."""
-    (file, first, _), (other_file, second, _) = pair.sources
-    loop = source_file(file).loop_around(first, second)
-    if file != other_file or not loop[0] or pair.writes != (True, False) or not is_fresh(pair.run, pair.rows[1]):
-        return []
-    if not is_later(pair.swapped, loop):
-        return []
-    return [wrong_part(pair.buffer, pair.sites, "it is read before the iteration that writes it")]
-
-
-def _left_unread(pair: Pair) -> list[str]:
-    """Return the remedy for a write to SRAM by a line that also writes parts of the buffer which nothing reads."""
-    if pair.run.log.allocations[pair.allocations[0]].memory != "sram":
-        return []
-    if not leaves_part_unread(pair.run, pair.rows[pair.writes.index(True)]):
-        return []
-    return [wrong_part(pair.buffer, pair.sites, "nothing reads the other parts that are written")]
 
 
 def _by_one_task(pair: Pair) -> list[str]:
