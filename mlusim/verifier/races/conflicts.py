@@ -169,7 +169,7 @@ def between_tasks(run: Run) -> Iterator[Pairs]:
     candidates = np.flatnonzero(space.shared[accesses.alloc] & ~space.read_only[accesses.alloc])
     if not len(candidates):
         return
-    for rows in (candidates[same] for same in _by_label(accesses.alloc[candidates])):
+    for rows in (candidates[same] for same in by_label(accesses.alloc[candidates])):
         if accesses.write[rows].any():
             task = order.task_of[accesses.record[rows]]
             if (task != task[0]).any():
@@ -188,16 +188,16 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
     first, _, _ = group_rows(*same)
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
-    for members in _by_label(order.unordered_launches[order.launch[task]]):
+    for members in by_label(order.unordered_launches[order.launch[task]]):
         if accesses.write[rows[members]].any():
             yield from _across_groups(order, accesses, rows[members], task[members], group[members])
     if len(order.groups) < len(order.log.tasks):
-        for members in _by_label(group):
+        for members in by_label(group):
             if (task[members] != task[members[0]]).any() and accesses.write[rows[members]].any():
                 yield from _within_group(order, accesses, rows[members], task[members], segment[members])
 
 
-def _by_label(labels: Integers) -> list[Integers]:
+def by_label(labels: Integers) -> list[Integers]:
     """Return the indices of each label, in ascending order."""
     by_label = np.argsort(labels, kind="stable")
     return np.split(by_label, np.flatnonzero(np.diff(labels[by_label])) + 1)

@@ -137,15 +137,38 @@ def are_as_many(run: Run, file: str, loop: Lines, task: int) -> bool:
 
 def is_later(pair: Pair, loop: Lines) -> bool:
     """Return whether the task of the second access is in a later iteration of a loop than that of the first."""
-    run, order, numbers = pair.run, pair.run.order, []
-    for (file, line, _), task, position in zip(pair.sources, pair.tasks, pair.positions, strict=True):
+    first, second = (_iterations(pair.run, np.array([position]), loop)[0] for position in pair.positions)
+    return bool(first < second)
+
+
+def are_apart(run: Run, one: Integers, other: Integers) -> bool:
+    """Return whether each pair of operations is in different iterations of a loop around both.
+
+    `one`, `other`: their positions; all of `one` are at one line, and all of `other` at one.
+    """
+    (file, line, _), (other_file, other_line, _) = (run.log.lines[int(run.order.line[at[0]])] for at in (one, other))
+    apart = np.zeros(len(one), bool)
+    for loop in source_file(file).loops_around(line):
+        if file == other_file and loop[0] <= other_line <= loop[1]:
+            apart |= _iterations(run, one, loop) != _iterations(run, other, loop)
+    return bool(apart.all())
+
+
+def _iterations(run: Run, positions: Integers, loop: Lines) -> Integers:
+    """By position, all at one line, return the number of the iteration of a loop in which its task is."""
+    order = run.order
+    code = order.line[positions[0]]
+    file, line, _ = run.log.lines[int(code)]
+    numbers = np.empty(len(positions), np.int64)
+    for task in np.unique(order.task[positions]).tolist():
         begun = _starts(run, task, file, loop)
         if not len(begun):
             own = order.of_task(task)
-            begun = own.start + np.flatnonzero(order.line[own] == order.line[position])
+            begun = own.start + np.flatnonzero(order.line[own] == code)
         above = run.log.lines[int(order.line[begun[0]])][1] <= line
-        numbers.append(np.count_nonzero(begun <= position) if above else np.count_nonzero(begun < position) + 1)
-    return bool(numbers[0] < numbers[1])
+        of_task = order.task[positions] == task
+        numbers[of_task] = np.searchsorted(begun, positions[of_task], "right" if above else "left") + (not above)
+    return numbers
 
 
 def _starts(run: Run, task: int, file: str, loop: Lines) -> Integers:

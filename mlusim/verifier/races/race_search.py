@@ -18,7 +18,7 @@ from mlusim.verifier.findings import Finding, wrong_part
 from mlusim.verifier.order.lanes import LANES
 from mlusim.verifier.races import conflicts
 from mlusim.verifier.races.atomic_remedies import flags_first
-from mlusim.verifier.races.iterations import in_intended_order, loop_apart
+from mlusim.verifier.races.iterations import are_apart, in_intended_order
 from mlusim.verifier.races.missing_barriers import Span, fold_between, fold_under_barriers
 from mlusim.verifier.races.missing_syncs import Point, Race, fold_races
 from mlusim.verifier.races.ordered_otherwise import drop_ordered
@@ -28,10 +28,10 @@ from mlusim.verifier.races.task_remedies import TaskRemedies
 from mlusim.verifier.replaced import leaves_most_unread, replaces_unread
 from mlusim.verifier.run import Run
 
-# Of many pairs of accesses, the first ones are examined, and the last one or as many of the last.
-_FIRST_PAIRS = 8
 # Pairs that are held at once.
 _MOST_PAIRS = 1 << 20
+# The numbers of the lines of a race.
+_Lines = frozenset[int]
 
 
 class _Occurrences(NamedTuple):
@@ -58,9 +58,14 @@ def _races_within_tasks(run: Run) -> list[tuple[Finding, set[Point]]]:
 def _races_between_tasks(run: Run) -> list[Finding]:
     """Return the races between tasks."""
     a, b = _collect(run, (drop_ordered(run, *pairs) for pairs in conflicts.between_tasks(run)))
+    if not len(a):
+        return []
     found = [(in_intended_order(race.first), race.times) for race in _by_lines(run, a, b)]
-    examined = [*zip(a[:_FIRST_PAIRS].tolist(), b[:_FIRST_PAIRS].tolist(), strict=True)]
-    examined += zip(a[-_FIRST_PAIRS:].tolist(), b[-_FIRST_PAIRS:].tolist(), strict=True)
+    spans = [_span_between(pair) for pair, _ in found]
+    across, at_once = (
+        _with_one_barrier([*zip(spans, [pair.lines for pair, _ in found], strict=True)], lines)
+        for lines in _across_and_at_once(run, a, b)
+    )
     times = Counter[frozenset[int]]()
     for pair, number in found:
         times[pair.lines] += number
@@ -68,20 +73,37 @@ def _races_between_tasks(run: Run) -> list[Finding]:
         run,
         times=times,
         directions=frozenset(tuple(run.order.line[[*pair.positions]].tolist()) for pair, _ in found),
-        across=_across_clusters(run, a, b),
-        apart=all(loop_apart(Pair(run, rows))[0] for rows in examined),
+        across=across,
+        at_once=at_once,
     )
-    spans = [(_span_between(pair), between_tasks(remedies, pair, times)) for pair, times in found]
-    return flags_first(fold_between(spans))
+    findings = [between_tasks(remedies, pair, times) for pair, times in found]
+    return flags_first(fold_between([*zip(spans, findings, strict=True)]))
 
 
-def _across_clusters(run: Run, a: Integers, b: Integers) -> bool:
-    """Return whether any two tasks of one union that race are in different clusters."""
-    tasks = group_rows(*(run.order.task_of[run.accesses.record[rows]] for rows in (a, b)))[0]
-    pairs = zip(*(run.order.task_of[run.accesses.record[rows[tasks]]].tolist() for rows in (a, b)), strict=True)
-    return any(
-        run.log.tasks[one].cluster != run.log.tasks[other].cluster and run.order.job[one] == run.order.job[other]
-        for one, other in pairs
+def _across_and_at_once(run: Run, a: Integers, b: Integers) -> tuple[set[_Lines], set[_Lines]]:
+    """Return the lines at which tasks of different clusters of one union race, and those that race in one iteration."""
+    order, across, at_once = run.order, set(), set()
+    cluster = np.array([record.cluster for record in run.log.tasks], np.int64)
+    numbers = {job: number for number, job in enumerate(dict.fromkeys(order.job))}
+    job = np.array([numbers[job] for job in order.job], np.int64)
+    one, other = (order.position[run.accesses.record[rows]] for rows in (a, b))
+    for pairs in conflicts.by_label(joint(order.line[one], order.line[other], len(run.log.lines))):
+        lines = frozenset(order.line[[one[pairs[0]], other[pairs[0]]]].tolist())
+        tasks, others = order.task[one[pairs]], order.task[other[pairs]]
+        if ((cluster[tasks] != cluster[others]) & (job[tasks] == job[others])).any():
+            across.add(lines)
+        if not are_apart(run, one[pairs], other[pairs]):
+            at_once.add(lines)
+    return across, at_once
+
+
+def _with_one_barrier(spans: Sequence[tuple[Span, _Lines]], chosen: set[_Lines]) -> frozenset[_Lines]:
+    """Return the lines of races that one barrier can order together with a race at some chosen lines."""
+    wanted = {span for span, lines in spans if lines in chosen}
+    return frozenset(
+        lines
+        for span, lines in spans
+        if any(span.key == other.key and max(span.begin, other.begin) < min(span.end, other.end) for other in wanted)
     )
 
 

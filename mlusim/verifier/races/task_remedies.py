@@ -47,15 +47,15 @@ class TaskRemedies:
         run: the run.
         times: how often two lines race, in either order.
         directions: the lines of the first and the second access of every race between tasks, in the intended order.
-        across: whether tasks of different clusters of one union race.
-        apart: whether tasks race in different iterations of a loop only.
+        across: the lines of races that need a barrier of several clusters.
+        at_once: the lines of races that need a barrier within an iteration; the others race in different ones only.
     """
 
     run: Run
     times: Mapping[frozenset[int], int]
     directions: frozenset[tuple[int, int]]
-    across: bool
-    apart: bool
+    across: frozenset[frozenset[int]]
+    at_once: frozenset[frozenset[int]]
 
     def of(self, pair: Pair) -> tuple[str, str, list[str]]:
         """Return the sync that would order two accesses, if any, with rule and remedies."""
@@ -109,7 +109,7 @@ class TaskRemedies:
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
             return "", rule, [_split_at(pair), f"if both updates are intended, {lock}", atomic]
-        inner = loop_apart(pair) if self.apart and one_job else (0, 0)
+        inner = loop_apart(pair) if pair.lines not in self.at_once and one_job else (0, 0)
         around = [loop for loop in source_file(first.file).loops_around(first.line) if loop[0] <= inner[0]]
         loops = [loop[0] for loop in around if are_as_many(self.run, first.file, loop, pair.tasks[0])]
         if not loops:
@@ -164,7 +164,7 @@ class TaskRemedies:
         if one.is_memory_core and other.is_memory_core:
             return "sync_all_mpu", "all memory cores of the union"
         memory_cores = self._memory_cores_work(one.launch) or _memory_cores_stay(pair)
-        alike = one.cluster == other.cluster and not self.across
+        alike = one.cluster == other.cluster and pair.lines not in self.across
         if alike and memory_cores:
             return "sync_cluster", "all cores of the cluster and its memory core"
         if memory_cores:
@@ -196,7 +196,7 @@ class TaskRemedies:
         begins_again = second < first or source.exclude_each_other(first, second)
         if not begins_again and loop[0]:
             codes = self.run.order.line[[*pair.swapped.positions]].tolist()
-            begins_again = self.apart or (tuple(codes) in self.directions and is_later(pair, loop))
+            begins_again = pair.lines not in self.at_once or (tuple(codes) in self.directions and is_later(pair, loop))
         return loop[0] if begins_again else 0
 
     def where(self, pair: Pair) -> tuple[str, bool]:

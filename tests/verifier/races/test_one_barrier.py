@@ -6,6 +6,7 @@ import pytest
 
 import mlusim
 from findings import X, kinds_of, the_only_error
+from kernel_lines import at
 from mlusim import InOut, Output
 
 
@@ -123,3 +124,37 @@ def test_an_operation_between_two_others_lacks_one_barrier_for_both():
 
     finding = the_only_error(kernel, X, InOut(X[:4]), dim=4)
     assert (finding.kind, kinds_of(finding)) == ("task-race", ["task-race", "unread", "unread"])
+
+
+def test_the_barrier_of_a_race_does_not_depend_on_unrelated_races():
+    async def kernel(core, x, parts, rows, far, out, unrelated):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.task_id])
+        if core.task_id == 0:
+            await core.memcpy(parts, held)
+        if core.task_id == 1:
+            await core.memcpy(held, parts)
+            await core.memcpy(out[0], held)
+        await core.sync_all_ipu()
+        for step in range(3):
+            await core.memcpy(rows[step, core.task_id], held)
+            if step:
+                await core.memcpy(held, rows[step - 1, core.task_id ^ 1])
+        await core.sync_all_ipu()
+        if core.task_id == 0:
+            await core.memcpy(far, held)
+        if core.task_id == unrelated:
+            await core.memcpy(held, far)
+            await core.memcpy(out[1], held)
+
+    arguments = X, Output(8), Output((3, 8, 8)), Output(8), Output((2, 8))
+    first = {}
+    for unrelated in (0, 4):
+        report = mlusim.verify(kernel, *arguments, unrelated, kind="UNION2", dim=8)
+        first[unrelated] = {finding.fields["buffer"]: finding.remedies[0] for finding in report.errors}
+    assert first[4].pop("far").startswith("`await core.sync_all_ipu()` in all cores of the union, before ")
+    assert first[0] == first[4]
+    assert first[0]["parts"].startswith("`await core.sync_all_ipu_within_cluster()` in all cores of the cluster")
+    assert first[0]["rows"].endswith(f"at the end of the loop at {at(kernel, 'for step')}")
