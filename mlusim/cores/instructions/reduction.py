@@ -1,6 +1,7 @@
 """Reductions: sums, extrema with their index, counts and positions of nonzero elements.
 
-Sums are computed in the next wider float type and rounded once; the board adds in a different order.
+Sums are computed in the next wider float type and rounded once; the board adds in a different order. Not modelled: on
+arch 2xx, `reduce_sum`, `count` and `count_bitindex` also set the rest of each 128 B of the result to 0 (B).
 """
 
 from __future__ import annotations
