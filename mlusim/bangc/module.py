@@ -71,7 +71,7 @@ class Module:
         path: the source file.
         board: the board that it was compiled for.
         entries: names of the entries; templates are instantiated by name.
-        variables: its variables in GDRAM.
+        variables: its variables in GDRAM, which the instances of its templates share.
         calls: intrinsics and library functions that the file calls, with file and line of the first call.
         missing: those of them that the simulator does not support.
         of_host: functions without `__mlu_func__` that its code for the board calls, with the same.
@@ -86,6 +86,7 @@ class Module:
         sources: tuple[Path, ...] = (),
         instantiate: tuple[str, ...] = (),
         syntax_only: bool = False,
+        instance_of: Module | None = None,
     ) -> None:
         self.path = path
         self.board = on
@@ -97,7 +98,11 @@ class Module:
         self._kernels: dict[str, Kernel] = {}
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
-        self.variables = DeviceVariables(path.name, on.vector_alignment_bytes)
+        # Names and initial values of its variables are in the images of the module that it is an instance of.
+        self._instance_of = instance_of
+        self.variables: DeviceVariables = (
+            instance_of.variables if instance_of else DeviceVariables(path.name, on.vector_alignment_bytes)
+        )
         self._points: dict[str, EntryPoint] | None = None
         self._host: Module | None = None
         self._syntax_only = syntax_only
@@ -185,7 +190,10 @@ class Module:
         module = self._boards.get(key)
         if module is None:
             names = self._instantiate_names
-            module = Module(self.path, on, options=self.options, sources=self.sources, instantiate=names)
+            template = self._instance_of and self._instance_of.for_board(on)
+            module = Module(
+                self.path, on, options=self.options, sources=self.sources, instantiate=names, instance_of=template
+            )
             self._boards[key] = module
         return module
 
@@ -279,7 +287,14 @@ class Module:
                 f"{self.path.name} has no entry {base!r}; {nearest(base, self.entries)}its entries: "
                 f"{', '.join(self.entries)}"
             )
-        made = Module(self.path, self.board, options=self.options, sources=self.sources, instantiate=(name,))
+        made = Module(
+            self.path,
+            self.board,
+            options=self.options,
+            sources=self.sources,
+            instantiate=(name,),
+            instance_of=self,
+        )
         self._instantiated[wanted] = made
         return made
 

@@ -11,13 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mlusim.bangc.compiler.entries import ENTRY_WORD
-from mlusim.bangc.compiler.source import Source, Token
+from mlusim.bangc.compiler.source import Source
 from mlusim.bangc.compiler.undeclared_names import OWN
 
 FUNCTION_WORD, HOST_WORD = "__mlusim_func", "__mlusim_host"
 # Words before a function whose linkage they determine, or whose declaration is none of a function.
 _OTHER = frozenset(("static", "extern", "friend", "typedef", "using", "operator", HOST_WORD, ENTRY_WORD))
-_NO_NAMES = frozenset(("decltype", "typeof", "__typeof__", "__attribute__", "__attribute", "alignas", "noexcept"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def _function(source: Source, position: int) -> tuple[str, bool]:
     """
     tokens = source.tokens
     start = source.start_of_statement(position)
-    opening = _opening(source, position)
+    opening = source.parameters_of(position + 1)
     if opening < 0:
         return "", False
     before = [token.text for token in tokens[start:opening]]
@@ -69,27 +68,4 @@ def _function(source: Source, position: int) -> tuple[str, bool]:
     of_template = before[0] == "template" and (before[1:2] != ["<"] or before[1:3] == ["<", ">"])
     if of_template or _OTHER.intersection(before) or tokens[opening - 2].text in ("::", "~"):
         return "", False
-    end = source.matching(opening) + 1
-    while end < len(tokens) and tokens[end].text not in ("{", ";", "="):
-        end += 1
-    return name.text.removeprefix(OWN), end < len(tokens) and tokens[end].text == "{"
-
-
-def _opening(source: Source, position: int) -> int:
-    """Return the bracket that opens the parameters of the function; -1 for none."""
-    tokens = source.tokens
-    index = position + 1
-    while index < len(tokens):
-        token, last = tokens[index], tokens[index - 1]
-        if token.text in (";", "{", "}", "="):
-            return -1
-        if token.text == "(":
-            if _may_be_name(last):
-                return index
-            index = source.matching(index)
-        index += 1
-    return -1
-
-
-def _may_be_name(token: Token) -> bool:
-    return token.kind == "word" and token.text not in _NO_NAMES and token.text != FUNCTION_WORD
+    return name.text.removeprefix(OWN), source.body_of(opening) >= 0

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from mlusim.bangc.compiler.source import Source, Token, joined, quoted, spaced, split_at_commas
+from mlusim.bangc.compiler.source import (
+    Source,
+    Token,
+    closing_angle,
+    joined,
+    outside_brackets,
+    quoted,
+    spaced,
+    split_at_commas,
+)
 from mlusim.bangc.compiler.undeclared_names import OWN
 from mlusim.errors import CompileError
 
@@ -53,7 +62,7 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     """
     tokens = source.tokens
     source.replace(position, position, "__attribute__((noinline))")
-    opening = _opening_of_parameters(source, position)
+    opening = source.parameters_of(position + 1)
     if opening < 0:
         return None
     name = tokens[opening - 1]
@@ -62,11 +71,11 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     while tokens[outer].text == "::" and tokens[outer - 1].text != "void":
         outer -= 2
     scopes = (*scopes, *(token.text for token in tokens[outer + 1 : opening - 1 : 2]))
-    close = source.matching(opening)
-    if close + 1 >= len(tokens) or tokens[close + 1].text != "{":
+    close, body = source.matching(opening), source.body_of(opening)
+    if body < 0:
         return None
-    if close + 2 < len(tokens):
-        source.insert(close + 2, f"::mlusim::entered({quoted(name.text.removeprefix(OWN))}); ")
+    if body + 1 < len(tokens):
+        source.insert(body + 1, f"::mlusim::entered({quoted(name.text.removeprefix(OWN))}); ")
     before = tokens[source.start_of_statement(position) : position]
     template = 0
     if before and before[0].text == "template":
@@ -93,44 +102,31 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
 
 def name_with_defaults(source: Source, position: int) -> str | None:
     """Return the name of the function of the entry word at `position` if a parameter has a default value."""
-    opening = _opening_of_parameters(source, position)
+    opening = source.parameters_of(position + 1)
     if opening < 0:
         return None
     parameters = source.tokens[opening : source.matching(opening)]
     return source.tokens[opening - 1].text if any(token.text == "=" for token in parameters) else None
 
 
-def _opening_of_parameters(source: Source, position: int) -> int:
-    """Return the bracket that opens the parameters of the function whose entry word is at `position`; -1 for none."""
-    tokens = source.tokens
-    opening = _next_opening(tokens, position + 1)
-    while opening < len(tokens) and tokens[opening - 1].text in ("__attribute__", "__launch_bounds__"):
-        opening = _next_opening(tokens, source.matching(opening) + 1)
-    return opening if opening < len(tokens) and tokens[opening].text == "(" else -1
-
-
-def _next_opening(tokens: list[Token], position: int) -> int:
-    while position < len(tokens) and tokens[position].text not in ("(", ";", "{"):
-        position += 1
-    return position
-
-
 def _parameters_of_template(tokens: list[Token]) -> int:
-    close = next((index for index in range(len(tokens) - 1, 0, -1) if tokens[index].text == ">"), len(tokens))
-    parts = split_at_commas(tokens[2:close])
+    parts = split_at_commas(tokens[2 : closing_angle(tokens, 1)])
     # A pack takes more arguments than any launch gives.
     has_pack = any("..." in spaced(part).replace(" ", "") for part in parts)
     return _PACK if has_pack else len(parts)
 
 
 def _without_default(tokens: list[Token]) -> list[Token]:
-    return tokens[: next((index for index, token in enumerate(tokens) if token.text == "="), len(tokens))]
+    return tokens[: next((index for index in outside_brackets(tokens) if tokens[index].text == "="), len(tokens))]
 
 
 def _parameter_name(tokens: list[Token]) -> str:
-    end = next((index for index, token in enumerate(tokens) if token.text in ("=", "[")), len(tokens))
-    words = [token.text for token in tokens[:end] if token.kind == "word"]
-    return words[-1] if words else ""
+    name = ""
+    for index in outside_brackets(tokens):
+        if tokens[index].text in ("=", "["):
+            break
+        name = tokens[index].text if tokens[index].kind == "word" else name
+    return name
 
 
 def name_entries(entries: list[Entry]) -> None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD
 from mlusim.bangc.compiler.entries import ENTRY_WORD
-from mlusim.bangc.compiler.source import CLASS, CODE, Source, Token
+from mlusim.bangc.compiler.source import CLASS, CLASSES, CODE, Source, Token, outside_brackets
 from mlusim.errors import CompileError
 
 _OF_BOARD = frozenset((FUNCTION_WORD, ENTRY_WORD, "__mlusim_device"))
@@ -19,13 +19,11 @@ _OF_BOARD = frozenset((FUNCTION_WORD, ENTRY_WORD, "__mlusim_device"))
 _EITHER = frozenset(("constexpr", "consteval"))
 _STREAMS = frozenset(("cout", "cerr", "clog", "cin"))
 _NONE = frozenset(("typedef", "using", "operator", "="))
-_CLASSES = frozenset(("class", "struct", "union", "enum"))
 # The class that a template's parameter stands for.
 _PARAMETER = "typename"
 # What a declaration may have between a class and a variable.
 _AFTER_CLASS = frozenset(("&", "*", "const"))
-# Words that take brackets, and are no names of functions.
-_OPERATORS = frozenset(("decltype", "noexcept", "sizeof", "alignof", "explicit", "requires"))
+_ENDS = (";", "{", "}")
 # Words after which a name and a bracket are a call.
 _BEFORE_CALLS = frozenset(("return", "else", "do", "case", "throw", "co_return"))
 
@@ -43,14 +41,14 @@ def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
         tokens = source.tokens
         start, name = source.start_of_statement(position), (of_class, tokens[position - 1].text)
         words = {token.text for token in tokens[start:position]}
-        body = body_of(source, position)
-        if words & _OF_BOARD and body:
+        body = source.body_of(position)
+        if words & _OF_BOARD and body >= 0:
             bodies.append((start, body, source.matching(body)))
             if HOST_WORD not in words:
                 _refuse_streams(source, body, source.matching(body))
         if words & (_OF_BOARD | _EITHER):
             others.add(name)
-        elif body and not words & _NONE:
+        elif body >= 0 and not words & _NONE:
             of_host.add(name)
     # Inside a class, `f(...)` may be a method; `f` of a namespace may be defined as `space::f`.
     methods = {name for of_class, name in of_host | others if of_class}
@@ -68,7 +66,7 @@ def host_functions_called(source: Source) -> dict[str, tuple[str, int]]:
 
 def _refuse_streams(source: Source, body: int, end: int) -> None:
     for token, after in zip(source.tokens[body:end], source.tokens[body + 1 : end + 1], strict=True):
-        if token.text in _STREAMS and after.text in ("<", ">"):
+        if token.text in _STREAMS and after.text in ("<<", ">"):
             raise CompileError(
                 f"{token.file}:{token.line}: {token.text} in code for the board: kernels have no streams of C++; print "
                 "with printf or __bang_printf"
@@ -81,37 +79,31 @@ def functions(source: Source) -> Iterator[tuple[int, str]]:
     classes: list[tuple[int, str]] = []
     position = 0
     while position < len(tokens):
-        token = tokens[position]
         while classes and position >= classes[-1][0]:
             classes.pop()
-        if token.kind == "other" and token.text == "{":
+        parameters = source.parameters_of(position)
+        if parameters >= 0:
+            if tokens[parameters - 1].kind == "word":
+                is_outside = tokens[parameters - 2].text == "::"
+                yield parameters, tokens[parameters - 3].text if is_outside else classes[-1][1] if classes else ""
+            body = source.body_of(parameters)
+            position = source.matching(parameters if body < 0 else body) + 1
+            continue
+        position = next((at for at in outside_brackets(tokens, position) if tokens[at].text in _ENDS), len(tokens))
+        if position < len(tokens) and tokens[position].text == "{":
             kind, _ = source.scope(position)
             if kind == CLASS:
                 classes.append((source.matching(position), _class_name(source, position)))
             elif kind == CODE:
                 position = source.matching(position)
-        elif token.text == "(" and token.kind == "other":
-            before = tokens[position - 1]
-            if position and before.kind == "word" and before.text not in _OPERATORS:
-                is_outside = tokens[position - 2].text == "::"
-                yield position, tokens[position - 3].text if is_outside else classes[-1][1] if classes else ""
-            position = source.matching(position)
         position += 1
 
 
 def _class_name(source: Source, position: int) -> str:
     """Return the name of the class that the brace at `position` opens; "" for none."""
     words = [token.text for token in source.tokens[source.start_of_statement(position) : position]]
-    keyword = max(index for index, word in enumerate(words) if word in _CLASSES)
+    keyword = max(index for index, word in enumerate(words) if word in CLASSES)
     return "".join(words[keyword + 1 : keyword + 2])
-
-
-def body_of(source: Source, position: int) -> int:
-    """Return the brace that opens the body of the function with these parameters; 0 for a declaration."""
-    index = source.matching(position) + 1
-    while index < len(source.tokens) and source.tokens[index].text not in ("{", ";", "=", "}", ","):
-        index = source.matching(index) + 1 if source.tokens[index].text in ("(", "[") else index + 1
-    return index if index < len(source.tokens) and source.tokens[index].text == "{" else 0
 
 
 def _calls(source: Source, start: int, body: int, end: int, wanted: set[tuple[str, str]]) -> Iterator[int]:

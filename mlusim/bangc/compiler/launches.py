@@ -53,13 +53,9 @@ def keep_function(source: Source, body: int) -> None:
     start = source.start_of_statement(body)
     if start + 1 < body and tokens[start].text in _ACCESS and tokens[start + 1].text == ":":
         start += 2
-    head = _until_parameters([token.text for token in tokens[start:body]])
-    if head and "=" not in head and tokens[start].kind == "word" and head[0] not in ("template", "extern"):
+    is_plain = tokens[start].kind == "word" and tokens[start].text not in ("template", "extern")
+    if is_plain and source.parameters_of(start) >= 0:
         source.insert(start, "__attribute__((used)) ")
-
-
-def _until_parameters(words: list[str]) -> list[str]:
-    return words[: words.index("(")] if "(" in words else []
 
 
 def _start_of_callee(source: Source, position: int) -> int:
@@ -102,7 +98,7 @@ def _opening_angle(source: Source, position: int) -> int:
             index = source.opening(index)
             if index < 0:
                 break
-        elif text == ">" and not _touches(tokens, index, "="):
+        elif text == ">":
             depth += 1
         elif text == "<" and _opens_arguments(tokens, index):
             depth = max(depth - 1, 0)
@@ -117,15 +113,8 @@ def _opening_angle(source: Source, position: int) -> int:
 
 
 def _opens_arguments(tokens: list[Token], index: int) -> bool:
-    """Return whether a `<` follows a name and is not part of `<=` or `<<`."""
-    compares = _touches(tokens, index, "=") or _touches(tokens, index, "<")
-    return index > 0 and tokens[index - 1].kind == "word" and not compares
-
-
-def _touches(tokens: list[Token], index: int, text: str) -> bool:
-    """Return whether the next token is `text`, without a blank between."""
-    after = tokens[index + 1] if index + 1 < len(tokens) else None
-    return after is not None and after.text == text and after.start == tokens[index].stop
+    """Return whether a `<` follows a name."""
+    return index > 0 and tokens[index - 1].kind == "word"
 
 
 def _ends_an_operand(source: Source, index: int) -> bool:
@@ -148,7 +137,7 @@ def arguments_of_template(tokens: list[Token]) -> int:
         if token.text == "<" and _opens_arguments(tokens, index):
             depth += 1
             count = max(count, 1)
-        elif token.text == ">" and not _touches(tokens, index, "="):
+        elif token.text == ">":
             depth -= 1
         elif token.text == "," and depth == 1:
             count += 1

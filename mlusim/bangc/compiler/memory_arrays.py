@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from mlusim.bangc.compiler.source import Source, Token, joined, matching, quoted, split_at_commas, without_attributes
+from mlusim.bangc.compiler.source import (
+    CLASSES,
+    Source,
+    Token,
+    closing_angle,
+    joined,
+    matching,
+    outside_brackets,
+    quoted,
+    split_at_commas,
+    without_attributes,
+)
 from mlusim.bangc.compiler.undeclared_names import OWN
 from mlusim.errors import CompileError
 
@@ -20,7 +31,6 @@ _STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
 _TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
 _START_OF_BOUNDS = ("[", "=", "{")
 _POINTING = frozenset(("*", "&", "&&"))
-_RECORDS = ("struct", "union", "class", "enum")
 
 
 class MemoryArrays:
@@ -235,12 +245,8 @@ def _refuse_value(declarator: list[Token], marker: Token) -> None:
 
 def _end_of_template_parameters(words: list[Token]) -> int:
     """Return where a declaration continues after `template <...>`; 0 if it is no template."""
-    depth = 0
-    for index, token in enumerate(words) if words and words[0].text == "template" else ():
-        depth += (token.text == "<") - (token.text == ">")
-        if token.text == ">" and not depth:
-            return index + 1
-    return 0
+    is_template = bool(words) and words[0].text == "template"
+    return closing_angle(words, 1) + 1 if is_template else 0
 
 
 def _is_global(declaration: list[Token]) -> bool:
@@ -270,36 +276,35 @@ def _is_of_class(body: list[Token]) -> bool:
 
 def _is_variable(body: list[Token]) -> bool:
     """Return whether a declaration is of arrays or plain variables, not of a pointer, reference, function or type."""
-    texts = [token.text for token in body[_end_of_members(body) :]]
+    texts = [token.text for token in body]
     if "typedef" in texts or "using" in texts:
         return False
-    depth = 0
-    head: list[str] = []
-    for index, text in enumerate(texts):
-        if not depth and text in _START_OF_BOUNDS:
-            return text == "[" or not _POINTING.intersection(head)
-        if text == "(" and not depth and not (index and texts[index - 1] in _TYPE_WITH_PARENTHESES):
+    is_pointer = False
+    for index in outside_brackets(body, _end_of_members(body)):
+        if texts[index] in _START_OF_BOUNDS:
+            return texts[index] == "[" or not is_pointer
+        if texts[index] == "(" and not (index and texts[index - 1] in _TYPE_WITH_PARENTHESES):
             return False
-        depth += (text == "(") - (text == ")")
-        head.append(text)
-    return not _POINTING.intersection(head)
+        is_pointer |= texts[index] in _POINTING
+    return not is_pointer
 
 
 def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
     """Return the type of a declaration, and its first declarator: from the last word before its bounds on."""
     members = _end_of_members(tokens)
-    after = (index for index in range(members, len(tokens)) if tokens[index].text in _START_OF_BOUNDS)
+    after = (index for index in outside_brackets(tokens, members) if tokens[index].text in _START_OF_BOUNDS)
     end = next(after, len(tokens))
     return joined(tokens[: end - 1]), tokens[end - 1 :]
 
 
 def _end_of_members(tokens: list[Token]) -> int:
     """Return where a declaration continues after the members of the record that it defines; 0 if it defines none."""
-    for index, token in enumerate(tokens):
-        if token.text in _START_OF_BOUNDS:
+    for index in outside_brackets(tokens):
+        if tokens[index].text in _START_OF_BOUNDS:
             # `struct {`, `struct Name {`, `struct Name : Base {`, but not the value in `struct Name name{1}`.
             before = [word.text for word in tokens[:index]]
-            is_record = token.text == "{" and (":" in before or any(word in _RECORDS for word in before[-2:]))
+            is_class = ":" in before or any(word in CLASSES for word in before[-2:])
+            is_record = tokens[index].text == "{" and is_class
             return matching(tokens, index) + 1 if is_record else 0
     return 0
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD
 from mlusim.bangc.compiler.entries import ENTRY_WORD
-from mlusim.bangc.compiler.host_functions import body_of, functions, is_parameter
+from mlusim.bangc.compiler.host_functions import functions, is_parameter
 from mlusim.bangc.compiler.source import Source, Token
 
 # Words of declarations without a type, or whose type may be void without saying so.
@@ -26,9 +26,8 @@ def report_missing_returns(source: Source) -> None:
     for position, of_class in functions(source):
         start, name = source.start_of_statement(position), source.tokens[position - 1].text
         declared = source.tokens[start : position - 1]
-        body, words = body_of(source, position), {token.text for token in declared}
-        # After a colon, the bracket is that of a member's value in a constructor.
-        if not body or not words & {FUNCTION_WORD, ENTRY_WORD} or ":" in words or HOST_WORD in words:
+        body, words = source.body_of(position), {token.text for token in declared}
+        if body < 0 or not words & {FUNCTION_WORD, ENTRY_WORD} or HOST_WORD in words:
             continue
         end = source.matching(body)
         if FUNCTION_WORD in words and name != of_class and _returns(declared):

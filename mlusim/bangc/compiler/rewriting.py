@@ -27,7 +27,18 @@ from mlusim.bangc.compiler.host_functions import host_functions_called
 from mlusim.bangc.compiler.launches import keep_function, rewrite_launch
 from mlusim.bangc.compiler.memory_arrays import SPACES, UNNAMED, MemoryArrays
 from mlusim.bangc.compiler.missing_returns import report_missing_returns
-from mlusim.bangc.compiler.source import CLASS, CODE, LINKAGE, NAMESPACE, Source, Token, joined, source_of
+from mlusim.bangc.compiler.source import (
+    CLASS,
+    CODE,
+    LINKAGE,
+    NAMESPACE,
+    Source,
+    Token,
+    joined,
+    matching,
+    outside_brackets,
+    source_of,
+)
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
 
@@ -36,7 +47,7 @@ _ASSEMBLY = ("__asm__", "asm", "__asm")
 _NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "sizeof", "using", "namespace")
 
 # What stands before and after a function that is a value.
-_BEFORE_VALUES = ("(", "{", ",", "=", "return", "?", ":", "<")
+_BEFORE_VALUES = ("(", "{", ",", "=", "==", "!=", "return", "?", ":", "<")
 _AFTER_VALUES = (")", "}", ",", ";", ":", ">")
 
 
@@ -254,7 +265,7 @@ def _defined_names(source: Source) -> set[str]:
         ):
             after = source.next_text(source.matching(position + 1))
             elsewhere = after == ";" and before.kind == "word" and is_unknown(token.text)
-            if after in ("{", "const") or elsewhere:
+            if source.body_of(position + 1) >= 0 or elsewhere:
                 names.add(token.text)
     return names
 
@@ -273,7 +284,7 @@ def _assembly(source: Source, position: int) -> None:
     if not text.strip():
         # Says something to the compiler alone.
         return
-    operands = _operands(source, opening + 1, close)
+    operands = _operands(inner)
     named = [name for name in dict.fromkeys(_NAMED_OPERAND.findall(text)) if name in operands]
     call = ", ".join([f'"{text}"', *(operands[name] for name in named)])
     source.replace(position, close, f"__mlusim_assembly({call})")
@@ -288,16 +299,16 @@ def _until(tokens: list[Token], ends: tuple[str, ...]) -> list[Token]:
     return tokens[: next((index for index, token in enumerate(tokens) if token.text in ends), len(tokens))]
 
 
-def _operands(source: Source, start: int, stop: int) -> dict[str, str]:
+def _operands(tokens: list[Token]) -> dict[str, str]:
     """Return outputs by address and inputs by value, by name."""
     found: dict[str, str] = {}
     section = 0
-    for index in range(start, stop):
-        token = source.tokens[index]
+    for index in outside_brackets(tokens):
+        token = tokens[index]
         if token.kind == "other" and token.text in (":", "::"):
             section += len(token.text)
-        elif token.kind == "string" and section in (1, 2) and source.next_text(index) == "(":
-            inside = joined(source.tokens[index + 2 : source.matching(index + 1)])
-            name = source.tokens[index - 2].text if source.tokens[index - 1].text == "]" else str(len(found))
+        elif token.text == "(" and tokens[index - 1].kind == "string" and section in (1, 2):
+            inside = joined(tokens[index + 1 : matching(tokens, index)])
+            name = tokens[index - 3].text if tokens[index - 2].text == "]" else str(len(found))
             found[name] = f"&({inside})" if section == 1 else f"({inside})"
     return found

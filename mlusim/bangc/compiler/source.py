@@ -18,11 +18,19 @@ _TOKEN = re.compile(
     |(?P<launch><<<)
     |(?P<directive>^[ \t]*\#[^\n]*)
     |(?P<blank>\s+)
-    |(?P<other>::|->|.)""",
+    |(?P<other>::|->|<=>|[=!<>]=|<<|.)""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _OPENING, _CLOSING = "([{", ")]}"
 _ATTRIBUTES = ("__attribute__", "alignas", "__attribute", "__declspec")
+CLASSES = frozenset(("class", "struct", "union", "enum"))
+# Words that take brackets, and are no names of functions.
+NOT_FUNCTION_NAMES = frozenset(
+    (
+        *(*_ATTRIBUTES, "__launch_bounds__", "decltype", "typeof", "__typeof__", "typeid", "noexcept", "explicit"),
+        *("requires", "sizeof", "alignof", "operator", "__mlusim_func", "__mlusim_host", "__mlusim_entry"),
+    )
+)
 
 
 # Kinds of blocks, and the name of `extern "C" {`, which opens no namespace.
@@ -97,18 +105,45 @@ class Source:
 
     def scope(self, position: int) -> tuple[str, str]:
         """Return what the brace at `position` opens: a namespace with its name, a class, or code."""
-        words = [token.text for token in self.tokens[self.start_of_statement(position) : position]]
+        tokens = without_attributes(self.tokens[self.start_of_statement(position) : position])
+        words = [token.text for token in tokens]
         if "namespace" in words:
-            return NAMESPACE, "".join(words[words.index("namespace") + 1 :])
+            return NAMESPACE, "".join(word for word in words[words.index("namespace") + 1 :] if word != "inline")
         if words[:1] == ["extern"] and len(words) == 2 and words[1].startswith('"'):
             return NAMESPACE, LINKAGE
-        if (
-            any(word in ("class", "struct", "union", "enum") for word in words)
-            and "(" not in words
-            and "=" not in words
-        ):
-            return CLASS, ""
-        return CODE, ""
+        kind = CODE
+        for index in outside_brackets(tokens):
+            if words[index] in CLASSES:
+                kind = CLASS
+            elif words[index] == ":" and kind == CLASS:
+                break
+            elif words[index] == "=" or (words[index] == "(" and words[index - 1] not in NOT_FUNCTION_NAMES):
+                return CODE, ""
+        return kind, ""
+
+    def parameters_of(self, position: int) -> int:
+        """Return the bracket that opens the parameters of the function declared from `position` on; -1 for none."""
+        is_operator = False
+        for index in outside_brackets(self.tokens, position):
+            text, before = self.tokens[index].text, self.tokens[index - 1]
+            if text in ";{}" or (text == "=" and not is_operator):
+                break
+            if text == "(" and before.text not in NOT_FUNCTION_NAMES and (is_operator or before.kind == "word"):
+                return index
+            is_operator |= text == "operator"
+        return -1
+
+    def body_of(self, parameters: int) -> int:
+        """Return the brace that opens the body of the function with these parameters; -1 for a declaration."""
+        is_constructor = False
+        for index in outside_brackets(self.tokens, self.matching(parameters) + 1):
+            text, before = self.tokens[index].text, self.tokens[index - 1]
+            if text == "{" and not (is_constructor and (before.kind == "word" or before.text == ">")):
+                return index
+            if text in ";=}" or (text == "," and not is_constructor):
+                break
+            is_constructor |= text == ":"
+        return -1
 
     def end_of_declaration(self, position: int) -> int:
         """Return the semicolon that ends a declaration; the number of tokens if an enclosing bracket closes first."""
@@ -173,12 +208,13 @@ def _brackets(
 
 
 def without_attributes(tokens: list[Token]) -> list[Token]:
-    """Return the tokens without `__attribute__((...))` and `alignas(...)`."""
+    """Return the tokens without `__attribute__((...))`, `alignas(...)` and `[[...]]`."""
     found: list[Token] = []
     index = 0
     while index < len(tokens):
-        if tokens[index].text in _ATTRIBUTES:
-            index = matching(tokens, index + 1) + 1
+        is_attribute = tokens[index].text in _ATTRIBUTES
+        if is_attribute or [token.text for token in tokens[index : index + 2]] == ["[", "["]:
+            index = matching(tokens, index + is_attribute) + 1
             continue
         found.append(tokens[index])
         index += 1
@@ -187,18 +223,46 @@ def without_attributes(tokens: list[Token]) -> list[Token]:
 
 def split_at_commas(tokens: list[Token]) -> list[list[Token]]:
     """Split at commas outside brackets."""
-    parts: list[list[Token]] = [[]]
-    depth = angle = 0
-    for token in tokens:
+    commas = [index for index in outside_brackets(tokens) if tokens[index].text == ","]
+    starts, stops = [0, *(comma + 1 for comma in commas)], [*commas, len(tokens)]
+    return [tokens[start:stop] for start, stop in zip(starts, stops, strict=True)]
+
+
+def outside_brackets(tokens: list[Token], position: int = 0) -> Iterator[int]:
+    """Yield the positions of tokens outside brackets and lists of template arguments, and of those that open them."""
+    while position < len(tokens):
+        yield position
+        token = tokens[position]
+        if token.kind == "other" and token.text in _OPENING:
+            position = matching(tokens, position)
+        elif token.text == "<" and position and tokens[position - 1].kind == "word":
+            position = closing_angle(tokens, position)
+        position += 1
+
+
+def closing_angle(tokens: list[Token], position: int) -> int:
+    """Return the `>` of the template's list that `<` opens after a name; `position` itself if it compares.
+
+    In `A<n < 4>` no `>` is left for the first `<`: the list then ends at the last one.
+    """
+    if tokens[position - 1].text == "operator":
+        return position
+    depth, last, index = 0, position, position
+    while index < len(tokens):
+        token = tokens[index]
         if token.kind == "other":
-            depth += (token.text in _OPENING) - (token.text in _CLOSING)
-            if not depth:
-                angle = max(angle + (token.text == "<") - (token.text == ">"), 0)
-        if token.text == "," and not depth and not angle:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
+            if token.text in ";{)]}":
+                break
+            if token.text in _OPENING:
+                index = matching(tokens, index)
+            elif token.text == ">":
+                depth, last = depth - 1, index
+                if not depth:
+                    break
+            else:
+                depth += token.text == "<" and tokens[index - 1].kind == "word"
+        index += 1
+    return last
 
 
 def joined(tokens: Iterable[Token]) -> str:
