@@ -40,12 +40,18 @@ def _strided(task: CompiledTask, code: int, address: int, count: int, loops: tup
     first = task.view(code, address, (count,))
     shape = (*(more + 1 for more, _ in loops), count)
     strides = (*(stride for _, stride in loops), first.itemsize)
-    reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + first.itemsize
-    if first.offset + reach > first.allocation.nbytes:
-        raise AccessError(
-            f"{list(shape)} elements with strides {list(strides)} from {first!r} on extend beyond the array"
-        )
+    _check_reach(first, shape, strides, f"{list(shape)} elements with strides {list(strides)}")
     return View.strided(first.allocation, first.offset, shape, strides, first.dtype)
+
+
+def _check_reach(first: View, shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> None:
+    """Raise `AccessError` if elements with these strides in bytes, from that of a view on, leave its array."""
+    steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    lowest = first.offset + sum(min(step, 0) for step in steps)
+    if lowest < 0:
+        raise AccessError(f"{what} from {first!r} on begin {group_digits(-lowest)} B before the array")
+    if first.offset + sum(max(step, 0) for step in steps) + first.itemsize > first.allocation.nbytes:
+        raise AccessError(f"{what} from {first!r} on extend beyond the array")
 
 
 def _operand(task: CompiledTask, code: int, value: Any, shape: tuple[int, ...]) -> Any:
@@ -123,8 +129,7 @@ def _moving(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, 
 def _rows(task: CompiledTask, address: int, stride: int, size: int, count: int) -> View:
     """Return `count` rows of `size` bytes, `stride` bytes apart."""
     first = task.view(POINTER | 1, address, (size,))
-    if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
-        raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on extend beyond the array")
+    _check_reach(first, (count, size), (stride, 1), f"{count} rows of {size} B, {stride} B apart,")
     return View.strided(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
 
 

@@ -44,9 +44,8 @@ cnDeviceTotalMem 2|cnMallocConstant 2
 
 # Aliases of other functions.
 SAME = {
-    **dict.fromkeys(
-        ("cnrtSyncQueue", "cnrtQueueQuery", "cnrtQueryQueue", "cnQueueSync", "cnQueryQueue"), "cnrtQueueSync"
-    ),
+    **dict.fromkeys(("cnrtSyncQueue", "cnQueueSync"), "cnrtQueueSync"),
+    **dict.fromkeys(("cnrtQueryQueue", "cnQueryQueue"), "cnrtQueueQuery"),
     **dict.fromkeys(
         ("cnrtCreateQueue", "cnrtQueueCreateWithPriority", "cnrtQueueCreateWithFlags", "cnCreateQueue"),
         "cnrtQueueCreate",
@@ -56,7 +55,8 @@ SAME = {
     **dict.fromkeys(("cnrtCreateNotifier", "cnrtNotifierCreateWithFlags", "cnCreateNotifier"), "cnrtNotifierCreate"),
     **dict.fromkeys(("cnrtDestroyNotifier", "cnDestroyNotifier"), "cnrtNotifierDestroy"),
     **dict.fromkeys(("cnrtPlaceNotifierWithFlags", "cnPlaceNotifier"), "cnrtPlaceNotifier"),
-    **dict.fromkeys(("cnrtQueryNotifier", "cnWaitNotifier", "cnQueryNotifier"), "cnrtWaitNotifier"),
+    "cnWaitNotifier": "cnrtWaitNotifier",
+    "cnQueryNotifier": "cnrtQueryNotifier",
     "cnQueueWaitNotifier": "cnrtQueueWaitNotifier",
     "cnGetNotifierDuration": "cnrtNotifierDuration",
     "cnGetNotifierElapsedTime": "cnrtNotifierElapsedTime",

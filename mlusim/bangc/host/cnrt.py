@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _HANDLE = 0x10000
 _VALUES_OF_2D_ASYNC = 8
 _MAX_UNION_KIND = 4
+# `CN_ERROR_NOT_READY`
+_CN_NOT_READY = 100005
 # As in `cnrt.h`: libraries refuse a runtime that is older than the header that they were compiled with.
 _CNRT_VERSION, _CNDRV_VERSION = (6, 7, 0), (2, 7, 0)
 
@@ -135,6 +137,16 @@ class Cnrt(ProgramMemory):
         self._waited[handle] = len(own)
         return 0
 
+    def cnrtQueueQuery(self, handle: int) -> int:
+        self.queue(handle)
+        return self._busy or self.cnrtQueueSync(handle)
+
+    @property
+    def _busy(self) -> int:
+        """The status of a query that found what it asks for unfinished; 0 if it did not."""
+        not_ready = _CN_NOT_READY if self.call[0].startswith("cnQ") else STATUS["cnrtErrorNotReady"]
+        return not_ready if self.waits.is_busy else 0
+
     def mlusim_host_function(self, handle: int, *_: int) -> int:
         """Run what the queue has before a function of the host (`cnrtInvokeHostFunc`), or continue after it."""
         self.queue(handle)
@@ -160,6 +172,10 @@ class Cnrt(ProgramMemory):
     def cnrtWaitNotifier(self, notifier: int) -> int:
         self._check_notifier(notifier)
         return self.cnrtSyncDevice()
+
+    def cnrtQueryNotifier(self, notifier: int) -> int:
+        self._check_notifier(notifier)
+        return self._busy or self.cnrtSyncDevice()
 
     def cnrtPlaceNotifier(self, notifier: int, queue: int) -> int:
         """Record when all launches of the queue have ended; runs them first, so that simulated time is known."""

@@ -73,9 +73,13 @@ class MissingWaits:
     """Finds missing waits, from the launches and copies that the program has not waited for.
 
     Memory is identified by address, queues by handle.
+
+    Attributes:
+        is_busy: what the last query of a queue or a notifier found.
     """
 
     def __init__(self, log: Log) -> None:
+        self.is_busy = False
         self._log = log
         self._count = 0
         self._pending: dict[int, _Pending] = {}
@@ -84,6 +88,8 @@ class MissingWaits:
         self._placed: dict[int, set[int]] = {}
         # Those that a blocking call has waited for, although it named another queue or none. ASSUMED: it does.
         self._assumed_done: set[int] = set()
+        # Those that a query has found unfinished.
+        self._queried: set[int] = set()
         # While a function of the host runs in a queue: what is before it there.
         self._before_function: set[int] = set()
         # Copies with a hint: what else uses their memory has the same cause.
@@ -119,6 +125,10 @@ class MissingWaits:
         match function:
             case "cnrtQueueSync":
                 self._finish(self._before.get(first, set()))
+            case "cnrtQueueQuery":
+                self._query(self._before.get(first, set()))
+            case "cnrtQueryNotifier":
+                self._query(self._placed.get(first, set()))
             case "mlusim_host_function":
                 self._before_function = set(self._before.get(first, ())) if values[1] else set()
             case "cnrtSyncDevice":
@@ -261,6 +271,17 @@ class MissingWaits:
         self._count += 1
         self._pending[self._count] = pending
         self._before.setdefault(pending.queue, set()).add(self._count)
+
+    def _query(self, numbers: set[int]) -> None:
+        """Handle a query. ASSUMED: the first one after a launch or a copy finds it unfinished, the next one finished.
+
+        A program that ignores the answer of its only query has thus waited for nothing; one that repeats it has.
+        """
+        unfinished = (numbers & set(self._pending)) - self._queried
+        self.is_busy = bool(unfinished)
+        self._queried |= unfinished
+        if not unfinished:
+            self._finish(numbers)
 
     def _finish(self, numbers: set[int]) -> None:
         for number in numbers:

@@ -10,7 +10,7 @@ import pytest
 import mlusim
 from mlusim import Device, bangc
 from mlusim.bangc import Module
-from mlusim.errors import CompileError, OperandError
+from mlusim.errors import AccessError, CompileError, OperandError
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -18,6 +18,18 @@ KERNELS = Path(__file__).parents[1] / "kernels"
 @pytest.fixture(scope="module")
 def memory() -> Module:
     return bangc.compile(KERNELS / "memory.mlu")
+
+
+def test_negative_strides_lead_backwards_within_the_array(memory: Module) -> None:
+    x = np.arange(16, dtype=np.float32)
+    result = mlusim.run(memory["backwards"], x, mlusim.Output(16), 3, dim=1, kind="BLOCK")
+    assert np.array_equal(result.output, x.reshape(4, 4)[::-1].ravel())
+    with pytest.raises(AccessError, match=r"4 rows of 16 B, -16 B apart, from .* on begin 16 B before the array"):
+        mlusim.run(memory["backwards"], x, mlusim.Output(16), 2, dim=1, kind="BLOCK")
+    result = mlusim.run(memory["filled_backwards"], mlusim.Output(16), 3, dim=1, kind="BLOCK")
+    assert (result.output == 2.5).all()
+    with pytest.raises(AccessError, match=r"strides \[-16, 4\] from .* on begin 48 B before the array"):
+        mlusim.run(memory["filled_backwards"], mlusim.Output(16), 0, dim=1, kind="BLOCK")
 
 
 def test_atomics_accumulate_and_return_old_values(memory: Module) -> None:

@@ -28,7 +28,7 @@ def _findings(module: bangc.Module, what: str) -> list[Finding]:
     "what",
     [
         *("sound", "halves", "source is read", "input is replaced in order", "input is copied back"),
-        *("queue is destroyed", "queue has a function"),
+        *("queue is destroyed", "queue has a function", "queue is polled", "notifier is polled"),
     ],
 )
 def test_copies_and_launches_that_do_not_meet_need_no_wait(module: bangc.Module, what: str) -> None:
@@ -49,6 +49,8 @@ def test_copies_and_launches_that_do_not_meet_need_no_wait(module: bangc.Module,
         ("result of a function", "unsynced", "main", "cnrtMemcpyAsync"),
         ("static", "unsynced", "main", "cnrtMemcpyAsync"),
         ("copied on", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("is queried once", "unsynced", "main", "cnrtMemcpyAsync"),
+        ("notifier is queried once", "unsynced", "main", "cnrtMemcpyAsync"),
         ("same target", "unsynced", "cnrtMemcpyAsync", "cnrtMemcpyAsync"),
         ("time is measured", "unsynced", "cnrtNotifierDuration", "twice"),
     ],
