@@ -119,10 +119,11 @@ def are_read(accesses: Accesses, wanted: Flags, line: Integers | None = None) ->
     by_key = np.argsort(key, kind="stable")
     updates = _updates(accesses, by_key)
     following = _next_of_same_bytes(accesses, time, np.flatnonzero(~updates))
+    reads = by_key[~accesses.write[by_key]]
     writes = np.flatnonzero(wanted & accesses.write)
+    writes = writes[_meet_any(accesses, writes, reads)]
     next_of = following[writes]
     until = np.where(next_of == NONE, joint(accesses.alloc[writes], latest, latest + 1), key[next_of] + 1)
-    reads = by_key[~accesses.write[by_key]]
     pairs = _between(reads, key, key[writes], until)
     if pairs is None:
         return writes
@@ -156,6 +157,16 @@ def _updates(accesses: Accesses, by_key: Integers) -> Flags:
     updates = np.empty(len(alloc), bool)
     updates[by_key] = ~write & np.repeat(write[last], np.diff(last, prepend=-1))
     return updates
+
+
+def _meet_any(accesses: Accesses, rows: Integers, others: Integers) -> Flags:
+    """By access of `rows`, whether one of the others, at any time, may have bytes in common with it."""
+    length = int(accesses.high.max(initial=0)) + 1
+    low, high = (joint(accesses.alloc, edge, length) for edge in (accesses.low, accesses.high))
+    others = others[np.argsort(low[others])]
+    # By number of the lowest others, how far they reach.
+    reach = np.maximum.accumulate(np.concatenate(([0], high[others])))
+    return np.asarray(reach[np.searchsorted(low[others], high[rows])] > low[rows], bool)
 
 
 def _next_of_same_bytes(accesses: Accesses, time: Integers, rows: Integers) -> Integers:

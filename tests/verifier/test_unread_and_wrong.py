@@ -9,6 +9,7 @@ import mlusim
 from findings import ONE, the_only_error
 from kernel_lines import at
 from mlusim import InOut, Output, verify
+from mlusim.verifier import unread
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
 Y = X[::-1].copy()
@@ -288,3 +289,22 @@ def test_a_load_for_the_next_turn_is_not_unread_in_a_loop_of_one(steps):
             await core.memcpy(row, x[(step + 1) % x.shape[0]])
 
     assert not verify(kernel, X[:steps], Output((steps, 8)), reference=X[:steps], **ONE).findings
+
+
+def test_rows_that_nothing_reads_are_found_among_any_number_of_reads(monkeypatch):
+    monkeypatch.setattr(unread, "_MOST_PAIRS", 0)
+
+    async def kernel(core, x, out):
+        rows, total = core.nram.alloc((8, 8), x.dtype, "rows"), core.nram.alloc(8, x.dtype, "total")
+        await core.memcpy(total, x)
+        for row in range(0, 8, 2):
+            core.add(rows[row], total, 1.0)
+            core.add(rows[row + 1], total, 2.0)
+        for row in range(0, 8, 2):
+            core.add(total, total, rows[row])
+        await core.sync()
+        await core.memcpy(out, total)
+
+    report = verify(kernel, np.ones(8, np.float32), Output(8), **ONE)
+    (finding,) = (finding for finding in report.findings if finding.kind == "unread")
+    assert (finding.sites[0].location, finding.times) == (at(kernel, "rows[row + 1]"), 4)
