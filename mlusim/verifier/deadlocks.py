@@ -171,7 +171,7 @@ def _deadlock(
                 "acquire locks in the same order in every task, and hold none while waiting at a barrier",
             )
         return (
-            f"crossed barriers: {waits}",
+            f"mismatched barriers: {waits}",
             f"make all of them reach one barrier, {' or '.join(map(str, texts))}, in the same order",
         )
     ((awaited, tasks),) = waiting.items()

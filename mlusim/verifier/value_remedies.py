@@ -75,14 +75,14 @@ def _with_itself(run: Run, records: Sequence[int]) -> list[str]:
 def _related(run: Run, records: Sequence[int], name: str, how: str) -> list[str]:
     """Return the remedy for the instructions of a name, if any, that make all wrong elements from right ones.
 
-    A `sub` has its operands exchanged, the others have a wrong number.
+    A `sub` has its operands swapped, the others have a wrong number.
     """
     of_name = ops_among(run.log, (name, f"cycle_{name}"))[run.columns["op"]]
     some = [record for record in records if of_name[record]]
     if name != "sub":
         some = [record for record in some if run.columns["b_alloc"][record] == NONE]
     at = either_of(SourceLine(*run.log.lines[int(run.columns["line"][record])][:2]) for record in some)
-    what = f"exchange the operands of {name}" if name == "sub" else "correct the number"
+    what = f"swap the operands of {name}" if name == "sub" else "correct the number"
     return [f"{what} at {at}: every wrong element {how}"] if at else []
 
 

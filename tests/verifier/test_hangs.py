@@ -40,7 +40,7 @@ def test_a_hang_at_two_barriers():
 
     finding = only(verify(kernel, X, dim=4), "hang")
     assert finding.title == (
-        "crossed barriers: memory core of cluster 0 and tasks 1 to 3 wait in sync_all; task 0 waits in sync_cluster"
+        "mismatched barriers: memory core of cluster 0 and tasks 1 to 3 wait in sync_all; task 0 waits in sync_cluster"
     )
     assert finding.location.endswith("none has returned")
     assert len(finding.sites) == 2

@@ -61,7 +61,7 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ("segment_sums-row", "store acc in place of row at {0}:13: nothing reads what add writes to acc at {0}:12"),
         ("butterflies-a", "store b in place of a at {0}:27: nothing reads what add writes to b at {0}:24"),
         ("haar-buf", "store a in place of b at {0}:19: nothing reads what mul writes to a at {0}:17"),
-        ("haar-swap", "exchange the operands of sub at {0}:16: every wrong element has the opposite sign"),
+        ("haar-swap", "swap the operands of sub at {0}:16: every wrong element has the opposite sign"),
         ("haar-half", "correct the number at {0}:17: every wrong element is 2 times the right one"),
         ("mean_and_deviation-factor", "correct the number at {0}:9: every wrong element is 0.5 times the right one"),
         (

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from mlusim.verifier.consequences.one_fault import (
     called_at_stop,
-    exchanged,
+    swapped,
     gives_a_number,
     lack_beside_one_line,
     lacks_load,
@@ -122,7 +122,7 @@ def _task_race(cause: Finding, race: Finding) -> bool:
     Where tasks of these clusters hang, tasks are at different barriers. Stores of one line that leave their tensor
     meet for the same reason.
     """
-    if cause.kind == "hang" or _out_of_step(cause, race) or exchanged(cause, race):
+    if cause.kind == "hang" or _out_of_step(cause, race) or swapped(cause, race):
         return True
     if cause.kind == "endless":
         # The tasks do the same again and again.
@@ -260,7 +260,7 @@ def _uninitialised(cause: Finding, read: Finding) -> bool:
     if cause.kind == "hang":
         return read.fields["memory"] not in PRIVATE
     if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
-        # Its operands are exchanged.
+        # Its operands are swapped.
         return True
     if of_queues(cause) and cause.fields["buffer"] == buffer:
         return any(read.sites[0].at in race.lines for race in cause.unfolded)
@@ -343,7 +343,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
         at_once = cause.sites[0].at in again.lines
         return (
             at_once
-            or bool(exchanged(cause, again))
+            or bool(swapped(cause, again))
             or {site.at for site in cause.sites[1:]} == again.lines
             or SourceLine(cause.sites[0].file, cause.fields["beside_line"]) in again.lines
             or lacks_load(cause, again)

@@ -13,8 +13,8 @@ from mlusim.verifier.races.updates import COUNTER_BYTES
 from mlusim.verifier.source_file import SourceLine
 
 
-def exchanged(cause: Finding, consequence: Finding) -> str:
-    """Return the copy whose operands are exchanged; empty if there is none.
+def swapped(cause: Finding, consequence: Finding) -> str:
+    """Return the copy whose operands are swapped; empty if there is none.
 
     It reads a buffer of the core, which nothing has written, and replaces bytes that are written elsewhere, too.
     """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.consequences.causes import has_wrong_part
 from mlusim.verifier.consequences.one_fault import (
-    exchanged,
+    swapped,
     lacks_load,
     of_two_launches,
     stopped_at,
@@ -116,14 +116,14 @@ def _wrong_index(cause: Finding, _: Finding) -> tuple[str, ...] | None:
     return (f"correct the index at {stopped_at(cause).location}: before it is out of range, it selects a wrong part",)
 
 
-def _exchanged(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+def _swapped(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A copy reads what nothing has written, and replaces what others write."""
-    at = exchanged(cause, consequence)
+    at = swapped(cause, consequence)
     if not at:
         return None
     what = consequence.fields.get("tensor", consequence.fields.get("buffer"))
     why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {what}"
-    return f"exchange the source and the destination of {at}: {why}", *cause.remedies
+    return f"swap the source and the destination of {at}: {why}", *cause.remedies
 
 
 def _race_of_tasks(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
@@ -257,9 +257,9 @@ def _read_elsewhere(cause: Finding, consequence: Finding) -> tuple[str, ...] | N
 _RULES: dict[str, tuple[Callable[[Finding, Finding], tuple[str, ...] | None], ...]] = {
     "release": (_released_buffer,),
     "race": (_wrong_stage, _wrong_part, _wrong_index),
-    "task-race": (_wrong_part, _barrier, _exchanged, _race_of_tasks),
+    "task-race": (_wrong_part, _barrier, _swapped, _race_of_tasks),
     "uninitialised": (_wrong_index, _in_place_of, _read_elsewhere),
-    "written-again": (_exchanged, _written_again),
+    "written-again": (_swapped, _written_again),
     "wrong-value": (_wrong_value,),
     "never-written": (_in_place_of, _never_written),
     "unread": (_unread,),

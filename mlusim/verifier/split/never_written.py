@@ -224,5 +224,5 @@ class Gaps:
                 given, at = log.allocations[filled[0]].name, log.launches[number].launched_at
                 name = log.allocations[self.identity].name
                 by = "the host" if filled[0] in log.host.writes else "an earlier launch"
-                return f"exchange {given} and {name} in the launch at {at}: it writes the one, which {by} filled"
+                return f"swap {given} and {name} in the launch at {at}: it writes the one, which {by} filled"
         return ""

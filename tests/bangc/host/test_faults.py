@@ -268,7 +268,7 @@ def test_an_output_that_a_launch_got_as_its_input_is_named_with_the_launch(check
     line = next(number for number, text in enumerate(lines, 1) if "// exchanged" in text)
     assert finding.kind == "never-written"
     assert finding.remedy.startswith(
-        f"exchange device memory 0 and device memory 2 in the launch at host_checked.mlu:{line}: "
+        f"swap device memory 0 and device memory 2 in the launch at host_checked.mlu:{line}: "
     )
 
 

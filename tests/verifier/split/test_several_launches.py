@@ -145,4 +145,4 @@ def test_arguments_that_are_exchanged_in_the_second_launch_are_named_with_its_li
     assert finding.title == "out is never written"
     launched = f"test_several_launches.py:{device.log.launches[1].launched_at.rpartition(':')[2]}"
     why = "it writes the one, which an earlier launch filled"
-    assert finding.remedy.startswith(f"exchange middle and out in the launch at {launched}: {why}\n")
+    assert finding.remedy.startswith(f"swap middle and out in the launch at {launched}: {why}\n")
