@@ -195,7 +195,8 @@ def test_scalar_takes_counts(run: Any, cycles: Any, count: Any) -> None:
     async def kernel(core: Core) -> None:
         core.scalar(cycles, count=count)
 
-    message = f"scalar of {count!r} operations of {X4.scalar_op_cycles if cycles is None else cycles!r} cycles: both must be integers of at least 0, such as "
+    each = X4.scalar_op_cycles if cycles is None else cycles
+    message = f"scalar of {count!r} operations of {each!r} cycles: both must be integers of at least 0, such as "
     message += "core.board.scalar_add_cycles"
     with pytest.raises(OperandError, match=PLACE + re.escape(message)):
         run(kernel)

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 from mlusim.verifier.consequences.one_fault import (
     called_at_stop,
-    swapped,
     gives_a_number,
     lack_beside_one_line,
     lacks_load,
@@ -16,6 +15,7 @@ from mlusim.verifier.consequences.one_fault import (
     of_queues,
     of_two_launches,
     stopped_at,
+    swapped,
     writes_in_place_of,
     wrong_stage,
 )

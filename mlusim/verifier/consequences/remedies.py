@@ -8,10 +8,10 @@ from collections.abc import Callable
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.verifier.consequences.causes import has_wrong_part
 from mlusim.verifier.consequences.one_fault import (
-    swapped,
     lacks_load,
     of_two_launches,
     stopped_at,
+    swapped,
     writes_in_place_of,
     wrong_stage,
 )
