@@ -93,8 +93,8 @@ def collect_bins(
     def finish() -> Integers:
         if not bin_starts and known is not None:
             numbers, _ = known.resolve("collect_bins")
-            bin_of, _ = _divided("collect_bins", numbers, size, bins)
-            bin_starts.append(_starts_of(bin_of, bins))
+            _check_inside("collect_bins", numbers, size, bins)
+            bin_starts.append(_starts_of(numbers, size, bins))
         return bin_starts[0]
 
     return wait_for_register(issuer, line, record, finish)
@@ -150,15 +150,17 @@ def scalar_bins(
     _check_bins(name, size, bins, (*views, rows.index))
     issuer.unit.update_memory(issuer.task.now_ps)
     numbers, _ = rows.resolve(name)
-    bin_of, within = _divided(name, numbers, size, bins)
+    _check_inside(name, numbers, size, bins)
     arithmetic(issuer, line, bin_counter_cycles(issuer.board), bins)
 
     def finish() -> Integers:
         issuer.unit.update_memory(issuer.task.now_ps)
         if not issuer.has_data:
-            return _starts_of(bin_of, bins)
-        order = element_loops.store_sorted(bin_of, within, values.raw(), rows_out.typed(), values_out.raw())
-        starts = element_loops.starts_of(bin_of, bins, order)
+            return _starts_of(numbers, size, bins)
+        within, starts = np.empty_like(numbers), np.empty(bins + 1, np.int64)
+        limit = _limit(numbers, size, bins)
+        element_loops.sort_into_bins(numbers, values.raw(), within, values_out.raw(), starts, size, limit)
+        rows_out.typed()[...] = within
         counters.typed()[...] = starts[1:]
         return starts
 
@@ -200,11 +202,10 @@ def _limit(numbers: Any, size: int, bins: int) -> int:
     return min(size * bins, 1 << bits)
 
 
-def _divided(name: str, numbers: Any, size: int, bins: int) -> tuple[Any, Any]:
-    """Return the bin of each row, in the narrowest type, and the row within it. Raises `AccessError` for others."""
+def _check_inside(name: str, numbers: Any, size: int, bins: int) -> None:
+    """Raise `AccessError` for a row outside all bins."""
     if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < size * bins:
         raise _outside(name, numbers, size, bins)
-    return element_loops.divided(numbers, size, bins)
 
 
 def _outside(name: str, numbers: Any, size: int, bins: int) -> AccessError:
@@ -212,7 +213,8 @@ def _outside(name: str, numbers: Any, size: int, bins: int) -> AccessError:
     return AccessError(f"{name}: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
 
 
-def _starts_of(bin_of: Any, bins: int) -> Integers:
+def _starts_of(numbers: Any, size: int, bins: int) -> Integers:
     """Return where each bin begins in sorted order, and the number of rows."""
+    bin_of, _ = element_loops.divided(numbers, size, bins)
     # NumPy sorts integers of at most 16 bits by radix if the sort is stable.
     return element_loops.starts_of(np.sort(bin_of, kind="stable"), bins)
