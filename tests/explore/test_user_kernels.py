@@ -143,7 +143,7 @@ def test_settings_that_are_keyword_only():
 
 
 async def crowded(core, x, out, device="a", kind=1, *, shape=2, time_us=3, dim=4, turns=1):
-    core.scalar(len(device) * kind * shape * time_us * dim * turns)
+    core.scalar(100 * len(device) * kind * shape * time_us * dim * turns)
 
 
 def test_settings_may_have_the_names_of_sweep_arguments():
