@@ -135,6 +135,12 @@ def are_as_many(run: Run, file: str, loop: Lines, task: int) -> bool:
     return len({len(_starts(run, number, file, loop)) for number in cores} - {0}) <= 1
 
 
+def may_skip_unseen(run: Run, file: str, loop: Lines) -> bool:
+    """Return whether a task may skip an iteration of a loop without an operation, so that the log does not count it."""
+    is_counted = any(len(_starts(run, task, file, loop)) for task in range(len(run.log.tasks)))
+    return not is_counted and source_file(file).may_skip(loop, loop[1])
+
+
 def is_later(pair: Pair, loop: Lines) -> bool:
     """Return whether the task of the second access is in a later iteration of a loop than that of the first."""
     first, second = (_iterations(pair.run, np.array([position]), loop)[0] for position in pair.positions)

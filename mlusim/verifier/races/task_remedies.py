@@ -22,6 +22,7 @@ from mlusim.verifier.races.iterations import (
     cores_skip,
     is_later,
     loop_apart,
+    may_skip_unseen,
     meet_between_barriers,
     some_skip,
 )
@@ -249,9 +250,11 @@ class TaskRemedies:
         """
         (file, first, _), (other_file, second, _) = pair.sources
         inner = source_file(file).loop_around(first, second)
-        if file != other_file or not inner[0] or are_as_many(self.run, file, inner, pair.tasks[0]):
+        if file != other_file or not inner[0]:
             return 0
         around = [loop for loop in source_file(file).loops_around(first) if loop[0] < inner[0] and second <= loop[1]]
+        if are_as_many(self.run, file, inner, pair.tasks[0]) and not may_skip_unseen(self.run, file, inner):
+            return 0
         return max((loop[0] for loop in around if are_as_many(self.run, file, loop, pair.tasks[0])), default=0)
 
     def _loop_that_continues(self, pair: Pair) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mlusim
 from findings import X, kinds_of, the_only_error
 from kernel_lines import at
-from mlusim import InOut, Output
+from mlusim import InOut, Output, verify
 
 
 async def prefetch(core, x, out, fault):
@@ -158,3 +159,29 @@ def test_the_barrier_of_a_race_does_not_depend_on_unrelated_races():
     assert first[0] == first[4]
     assert first[0]["parts"].startswith("`await core.sync_all_ipu_within_cluster()` in all cores of the cluster")
     assert first[0]["rows"].endswith(f"at the end of the loop at {at(kernel, 'for step')}")
+
+
+async def by_diagonals(core, out, barrier=False):
+    """Row i + 1 is made from row i, column by column: the tasks, which own rows, meet after each diagonal."""
+    if core.is_memory_core:
+        return
+    held = core.nram.alloc((2, 64), out.dtype, "held")
+    for diagonal in range(7):
+        for i in range(core.task_id, 4, core.task_dim):
+            j = diagonal - i
+            if not 0 <= j < 4:
+                continue
+            await core.memcpy(held, out[i : i + 2, j])
+            core.add(held[1], held[0], 1.0)
+            await core.memcpy(out[i + 1, j], held[1])
+        if barrier:
+            await core.sync_all_ipu()
+
+
+def test_the_barrier_of_iterations_that_tasks_skip_belongs_in_the_loop_around_them():
+    out, reference = InOut(np.zeros((5, 4, 64), np.float32)), np.empty((5, 4, 64), np.float32)
+    reference[:] = np.arange(5).reshape(-1, 1, 1)
+    (race,) = verify(by_diagonals, out, dim=4, reference=reference).errors
+    where = f"at the end of the loop at {at(by_diagonals, 'for diagonal')}"
+    assert race.remedy.startswith(f"`await core.sync_all_ipu()` in all cores of the union, {where}\n")
+    assert verify(by_diagonals, out, True, dim=4, reference=reference).ok
