@@ -102,7 +102,7 @@ def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
     Or at the end of a loop, which is between the operations of the other.
     """
     one, other = races[0], group[0]
-    if one.fields["sync"] != other.fields["sync"] or one.fields["sync"] not in BARRIERS:
+    if not _orders(one.fields["sync"], other.fields["sync"]):
         return False
     if _at_one_line(one) or _at_one_line(other):
         return False
@@ -113,6 +113,12 @@ def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
         if begin <= other_first.line <= end < other_second.line:
             return True
     return first == other_first or second == other_second or (later and not other.writes_twice)
+
+
+def _orders(sync: str, other: str) -> bool:
+    """Return whether a barrier also orders the tasks of another one: it is that barrier, or spans its clusters, too."""
+    wide, narrow = BARRIERS.get(sync), BARRIERS.get(other)
+    return wide is not None and narrow is not None and wide in (narrow, narrow._replace(within_cluster=False))
 
 
 # Whether two groups of races between tasks are one fault, the surest reason first.
