@@ -56,6 +56,8 @@ def _of_list(name: str, arguments: Sequence[str]) -> Iterator[Rule]:
     for position, argument in enumerate(arguments):
         if argument:
             yield _kind(name, names, position, is_pointer=argument.startswith("*"))
+        if argument == "*dst":
+            yield _not_const(name, position)
     if "_atomic_" in name:
         elements = ", ".join(f"::mlusim::element<A{position}>()" for position in range(min(len(arguments), 4)))
         yield (
@@ -72,6 +74,8 @@ def _rules(name: str, signature: CSignature, count: int) -> Iterator[Rule]:
             yield from _vector_or_number(name, signature, position)
         else:
             yield _kind(name, names, position, is_pointer=argument.shape is not None)
+        if argument.name == "dst":
+            yield _not_const(name, position)
     pointers = {argument.name: f"A{position}" for position, argument in enumerate(arguments) if argument.shape}
     cast = conversion(name)
     if cast is None:
@@ -92,6 +96,12 @@ def _kind(name: str, names: Sequence[str], position: int, *, is_pointer: bool) -
     kind, wanted, passed = ("is_float", "pointer", "number") if is_pointer else ("is_pointer", "number", "pointer")
     what = f"{name}: argument {position + 1}, {names[position]}, is a {wanted}, and a {passed} was passed"
     return f"!::mlusim::{kind}<A{position}>()", f"{what}; the arguments are ({', '.join(names)})"
+
+
+def _not_const(name: str, position: int) -> Rule:
+    """Return the rule for a pointer to what the intrinsic writes."""
+    condition = f"!::mlusim::only_read<typename ::mlusim::Taken<A{position}>::type>()"
+    return condition, f"{name}: argument {position + 1}, dst, is written, and a pointer to const was passed"
 
 
 def _vector_or_number(name: str, signature: CSignature, position: int) -> Iterator[Rule]:

@@ -32,6 +32,8 @@ NOT_FUNCTION_NAMES = frozenset(
     )
 )
 
+# What follows an argument of a template that ends in braces, such as `Size{64}`.
+_AFTER_BRACES = ([">"], [","])
 
 # Kinds of blocks, and the name of `extern "C" {`, which opens no namespace.
 NAMESPACE, CLASS, CODE = "namespace", "class", "code"
@@ -251,10 +253,13 @@ def closing_angle(tokens: list[Token], position: int) -> int:
     while index < len(tokens):
         token = tokens[index]
         if token.kind == "other":
-            if token.text in ";{)]}":
+            if token.text in ";)]}":
                 break
             if token.text in _OPENING:
-                index = matching(tokens, index)
+                close = matching(tokens, index)
+                if token.text == "{" and [after.text for after in tokens[close + 1 : close + 2]] not in _AFTER_BRACES:
+                    break
+                index = close
             elif token.text == ">":
                 depth, last = depth - 1, index
                 if not depth:

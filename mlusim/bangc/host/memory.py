@@ -86,8 +86,13 @@ class ProgramMemory:
     def write(self, target: int, layout: str, *values: Any) -> None:
         """Write values to an address passed by the program; does nothing for a null pointer.
 
-        Raises `InputError` for device memory.
+        Raises `InputError` for device memory and for a pointer without a value.
         """
+        if is_unset(target):
+            raise InputError(
+                f"{self.call[0]} would store its result at a pointer that has no value yet: pass the address of a "
+                "variable, as in cnrtMalloc((void **)&pointer, size)"
+            )
         if target:
             on_device = self.at(target)
             if on_device is not None:

@@ -24,6 +24,7 @@ from mlusim.cores.instructions.int4 import int4_conversion
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 from mlusim.cores.instructions.vector_library import vector_functions
+from mlusim.errors import OperandError
 from mlusim.units import ceil_div, round_up
 
 _TOKEN = re.compile(r"(\w+)(\[[^\]]*\])?(\|number)?(?:=(\w+))?(?::([\w,]+))?(?:~(\w+))?$")
@@ -181,7 +182,10 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def evaluate(expression: str, values: Mapping[str, Any]) -> int:
-    """Evaluate an expression of a shape: integers, names, + - * //, and the three functions of the grammar."""
+    """Evaluate an expression of a shape: integers, names, + - * //, and the three functions of the grammar.
+
+    Raises `OperandError` for a division by zero.
+    """
     return _value(_tree(expression), values)
 
 
@@ -197,7 +201,11 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
     if isinstance(node, ast.Name):
         return int(values[node.id])
     if isinstance(node, ast.BinOp):
-        return _OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
+        left, right = _value(node.left, values), _value(node.right, values)
+        if isinstance(node.op, ast.FloorDiv) and not right:
+            what, divided = ast.unparse(node.right), ast.unparse(node)
+            raise OperandError(f"{what} is 0, and an operand's extent is {divided}: pass a positive number")
+        return _OPERATORS[type(node.op)](left, right)
     assert isinstance(node, ast.Call), ast.dump(node)
     assert isinstance(node.func, ast.Name), ast.dump(node)
     argument, width = _value(node.args[0], values), int(values["itemsize"])

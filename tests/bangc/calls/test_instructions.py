@@ -195,6 +195,11 @@ def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, 
         ),
         ("__gather(a, b, 1.0f, 64, NRAM2NRAM, 64, 4)", "__gather: argument 3, offsets, is a pointer, and a number "),
         ("__gdramset(a, b, 0)", "__gdramset: argument 2, elem_count, is a number, and a pointer was passed; "),
+        (
+            "__bang_add((const float *)a, a, b, 64)",
+            r"__bang_add: argument 1, dst, is written, and a pointer to const was passed; .* \(const float\*, float\*",
+        ),
+        ("__memcpy((const char *)a, b, 4, NRAM2NRAM)", "__memcpy: argument 1, dst, is written, and a pointer to const"),
         ("ADDED(a, h)", "__bang_add: dst, src0 and src1 must point to one element type"),
     ],
 )

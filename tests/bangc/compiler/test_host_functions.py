@@ -73,9 +73,35 @@ def test_a_method_of_the_host_is_found_at_its_first_call(call: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("A a; y[0] = a(1);", "operator()"),
+        ("y[0] = A()(1);", "operator()"),
+        ("y[0] = A{}(1);", "operator()"),
+        ("y[0] = T<int>()(1);", "operator()"),
+        ("map(y, A());", "operator()"),
+        ("Alias a; y[0] = a.f(1);", "f"),
+        ("y[0] = Old::f(1);", "f"),
+        ("Alias a; y[0] = a(1);", "operator()"),
+    ],
+)
+def test_a_functor_and_a_class_by_another_name_are_found(body: str, name: str, tmp_path: Path) -> None:
+    word = "" if "map" in body else "/* no call */"
+    text = (
+        "struct A { float operator()(float x) const { return x; } static float f(float x) { return x; } };\n"
+        "template <class U> struct T { float operator()(float x) const { return x; } };\n"
+        "using Alias = A; typedef T<int> Many; typedef A Old;\n"
+        f"template <class F> __mlu_func__ void map(float *y, F g) {{ {word or 'y[0] = g(1);'} }}\n"
+        f"__mlu_entry__ void k(float *y) {{ {body} }}\n"
+    )
+    assert of_host(text, tmp_path) == [(name, 6 if "map" in body else 7)]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "__mlu_func__ float f(float x) { return x; }\n",
+        "struct H { float operator()(float x) const { return x; } };\nfloat g() { return H()(1); }\n#define f(x) (float)x\n",
         "static __mlu_func__ inline float f(float x) { return x; }\n",
         "template <class T> __mlu_func__ T f(T x) { return x; }\n",
         "__mlu_device__ float f(float x) { return x; }\n",

@@ -76,7 +76,8 @@ def test_operands_of_assembly_may_have_qualified_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("a = x < y, b", 2), ("a = x << 2, b", 2), ("A<B<1, 2>, (3 > 2)> a, b[f(1, 2)]", 2)]
+    ("text", "count"),
+    [("a = x < y, b", 2), ("a = x << 2, b", 2), ("A<B<1, 2>, (3 > 2)> a, b[f(1, 2)]", 2), ("A<T, B{1}> a", 1)],
 )
 def test_commas_of_declarations(text: str, count: int) -> None:
     assert len(split_at_commas(_source(text).tokens)) == count

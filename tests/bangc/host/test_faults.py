@@ -179,6 +179,10 @@ def test_memory_that_is_copied_or_freed_again_after_its_free_is_named(tmp_path: 
             "cnrtMemcpy(unset, x, 4, cnrtMemcpyDevToHost)",
             "main, unset.mlu:5: .* 4 B at a pointer that has no value yet",
         ),
+        (
+            "cnrtMalloc((void **)unset, 4)",
+            "main, unset.mlu:5: cnrtMalloc would store its result at a pointer that has no va",
+        ),
         ("k<<<1, cnrtFuncTypeBlock>>>(unset)", r"task 0.*, unset\.mlu:2, .* a pointer that has no value yet: set it"),
     ],
 )

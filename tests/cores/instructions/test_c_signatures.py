@@ -8,6 +8,7 @@ from instruction_oracle import c_signature
 from mlusim.cores.instructions.c_signatures import CSignature, c_signatures_of
 from mlusim.cores.instructions.record import Instruction, Match
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
+from mlusim.errors import OperandError
 
 
 def every_c_signature() -> list[tuple[str, CSignature]]:
@@ -53,6 +54,12 @@ def test_a_call_becomes_shapes_and_attributes() -> None:
     assert attributes["pad_value"] == 7
     both = c_signature("__bang_int322int16", 5)
     assert both.bind([0, 0, 8, 3, 1], {"dst": 2, "src": 4})[1]["position"] == 2
+
+
+def test_an_extent_that_is_divided_by_zero_is_an_error() -> None:
+    pool = c_signature("__bang_sumpool", 9)
+    with pytest.raises(OperandError, match=r"stride_height is 0, and an operand's extent is .* // stride_height: pass"):
+        pool.bind([0, 0, 64, 6, 8, 2, 3, 1, 0], {"dst": 2, "src": 2})
 
 
 def test_first_sources_decide_the_type() -> None:

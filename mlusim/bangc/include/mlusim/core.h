@@ -115,7 +115,7 @@ template <class T> constexpr uint64_t code() {
     } else return scalar_code<U>();
 }
 
-// For a parameter of an entry: whether it is a pointer to const.
+// For a parameter of an entry, and what an intrinsic writes: whether it is a pointer to const.
 template <class T> constexpr uint64_t only_read() {
     return std::is_pointer<T>::value && std::is_const<typename std::remove_pointer<T>::type>::value ? 1 << 17 : 0;
 }
