@@ -101,7 +101,7 @@ def test_a_functor_and_a_class_by_another_name_are_found(body: str, name: str, t
     "text",
     [
         "__mlu_func__ float f(float x) { return x; }\n",
-        "struct H { float operator()(float x) const { return x; } };\nfloat g() { return H()(1); }\n#define f(x) (float)x\n",
+        "struct H { int operator()(int x) const { return x; } };\nint g() { return H()(1); }\n#define f(x) (float)x\n",
         "static __mlu_func__ inline float f(float x) { return x; }\n",
         "template <class T> __mlu_func__ T f(T x) { return x; }\n",
         "__mlu_device__ float f(float x) { return x; }\n",
