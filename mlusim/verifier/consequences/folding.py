@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mlusim.verifier.consequences.causes import explains
 from mlusim.verifier.consequences.one_fault import same_wrong_part
-from mlusim.verifier.consequences.remedies import remedies_with
+from mlusim.verifier.consequences.rules import remedies_with
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.races.task_remedies import ONE_TASK
 from mlusim.verifier.source_file import locations_of
@@ -24,18 +23,20 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
     while number < len(findings):
         consequence = findings[number]
         causes = (
-            at
+            (at, remedies)
             for at, finding in enumerate(findings)
             if at != number
-            and explains(finding, consequence)
-            and not (at > number and finding.kind == consequence.kind and explains(consequence, finding))
+            and (remedies := remedies_with(finding, consequence)) is not None
+            and not (
+                at > number and finding.kind == consequence.kind and remedies_with(consequence, finding) is not None
+            )
         )
-        at = next(causes, None)
-        if at is None:
+        found = next(causes, None)
+        if found is None:
             number += 1
             continue
-        cause = findings[at]
-        findings[at] = replace(cause.fold(consequence), remedies=remedies_with(cause, consequence))
+        at, remedies = found
+        findings[at] = replace(findings[at].fold(consequence), remedies=remedies)
         del findings[number]
     return _fold_wrong_parts(findings)
 

@@ -12,6 +12,30 @@ from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.races.updates import COUNTER_BYTES
 from mlusim.verifier.source_file import SourceLine
 
+CAUSES = ("race", "release", "task-race", "uninitialised")
+# A wrong value may stop the run or change its control flow.
+BAD_VALUES = ("race", "task-race", "uninitialised")
+# In the text of an error that a bad value may raise in the kernel's own code.
+_OF_ARITHMETIC = ("ZeroDivisionError", "OverflowError", "float NaN")
+
+
+def stops(cause: Finding, stop: Finding) -> bool:
+    """Return whether a bad value reaches scalar code or an address of the task that the error ended.
+
+    If that is an error of arithmetic, any bad value that the task reads may have reached it.
+    """
+    if cause.kind in BAD_VALUES and any(error in stop.title for error in _OF_ARITHMETIC):
+        return any(stop.location.startswith(site.owner) for finding in cause.unfolded for site in finding.sites)
+    return cause.kind in BAD_VALUES and any(
+        finding.times > 1 or stop.location.startswith(finding.sites[-1].owner) for finding in misleading(cause)
+    )
+
+
+def misleading(cause: Finding) -> list[Finding]:
+    """Return the findings of one fault of which a bad value reaches scalar code or an address."""
+    bad = (finding for finding in cause.unfolded if finding.kind in BAD_VALUES)
+    return [finding for finding in bad if finding.sites and gives_a_number(finding.sites[-1])]
+
 
 def swapped(cause: Finding, consequence: Finding) -> str:
     """Return the copy whose operands are swapped; empty if there is none.

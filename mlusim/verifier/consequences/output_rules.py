@@ -1,0 +1,360 @@
+"""Rules for consequences in what a kernel reads and writes: see `rules`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.verifier.consequences.one_fault import (
+    CAUSES,
+    gives_a_number,
+    lack_beside_one_line,
+    lacks_load,
+    lacks_write,
+    misleading,
+    missing_share,
+    of_queues,
+    of_two_launches,
+    stopped_at,
+    stops,
+    swapped,
+    writes_in_place_of,
+)
+from mlusim.verifier.findings import (
+    IN_PLACE,
+    PRIVATE,
+    SAME_BYTES,
+    WRONG_OPERANDS,
+    Finding,
+    dividing_loop,
+    outermost_loop,
+    wrong_part,
+)
+from mlusim.verifier.source_file import SourceLine, locations_of
+
+
+def wrong_value(cause: Finding, wrong: Finding) -> tuple[str, ...] | None:
+    """A wrong value follows from the first bad value, or from bytes that are not written, or written again."""
+    if not _makes_wrong(cause, wrong):
+        return None
+    if cause.kind != "written-again" or cause.fields["is_read"]:
+        return cause.remedies
+    tensor = cause.fields["tensor"]
+    if tensor == wrong.fields["tensor"]:
+        if not cause.fields["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
+            return cause.remedies
+        return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
+    if any(finding.kind == "wrong-value" and finding.fields["tensor"] == tensor for finding in cause.folded):
+        return cause.remedies
+    return f"read {tensor} after it is written at {locations_of(cause.lines)}: nothing reads it", *cause.remedies
+
+
+def _makes_wrong(cause: Finding, wrong: Finding) -> bool:
+    """Return whether a wrong value follows from a bad value, or from bytes that are not written, or written again."""
+    if cause.kind == "swallowed":
+        return True
+    if any(finding.kind in CAUSES for finding in cause.unfolded):
+        return not _is_made_elsewhere(cause, wrong)
+    if cause.kind == "wrong-value":
+        # Outputs that nothing writes lack the same store; others may have been computed by the same line or loop.
+        if not (cause.sites and wrong.sites):
+            return not cause.sites and not wrong.sites
+        return bool({*cause.fields["through"]} & {*wrong.fields["through"]}) or _in_one_loop(cause, wrong)
+    structural = [finding for finding in cause.unfolded if finding.kind in ("never-written", "written-again")]
+    wrongly = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
+    if len(wrongly) < len(structural):
+        # What tasks exchange through the other tensor is wrong.
+        return True
+    if any(finding.fields.get("repeats") for finding in wrongly):
+        # What tasks exchange, or keep from one iteration to the next, is wrong, too.
+        return True
+    writer = {site.at for site in wrong.sites[:1]}
+    return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
+        writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
+    )
+
+
+def _is_made_elsewhere(cause: Finding, wrong: Finding) -> bool:
+    """Return whether all operations that made a wrong value are known, and no bad value reaches one of them.
+
+    A bad value may be the address or the size of an operation, or that of an iteration which does not run. And a buffer
+    that is released may share its memory with any other.
+    """
+    bad = [finding for finding in cause.unfolded if finding.kind in CAUSES]
+    if any(finding.kind == "release" or "reused_by" in finding.fields for finding in bad):
+        return False
+    if any(gives_a_number(site) for finding in bad for site in finding.sites):
+        return False
+    made_by = wrong.fields["made_by"]
+    return bool(made_by) and not any(line.location in made_by for finding in bad for line in finding.lines)
+
+
+def _in_one_loop(first: Finding, second: Finding) -> bool:
+    """Return whether the first lines of two findings are in one loop, whose turns or numbers may be wrong."""
+    loop = outermost_loop(first.sites[0])
+    return bool(loop) and loop == outermost_loop(second.sites[0])
+
+
+def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
+    """Nothing reads the result of an operation: its store is missing, or it comes too late."""
+    if not _leaves_unread(cause, unread):
+        return None
+    late, buffer = unread.sites[0], unread.fields["buffer"]
+    replaced_at = unread.fields["replaced_at"]
+    if cause.kind == "task-race" or cause.remedy.startswith(
+        (wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")
+    ):
+        return cause.remedies
+    if cause.kind == "wrong-value" and any(words in cause.remedies[0] for words in (SAME_BYTES, IN_PLACE)):
+        return cause.remedies
+    if cause.kind == "race":
+        order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
+        return order, *cause.remedies
+    read_at = cause.fields["read_at"].get(buffer, "") if cause.kind == "wrong-value" else ""
+    # A line above has read the buffer before.
+    if read_at and int(read_at.rpartition(":")[2]) >= late.line:
+        where = f"{read_at} or {late.location}"
+        part = f"correct the part of {buffer} at {where}: nothing reads what {late.operation} writes there"
+        return part, *cause.remedies
+    if cause.kind != "never-written":
+        nothing = f"nothing reads what {late.operation} writes to {buffer} at {late.location}"
+        if replaced_at:
+            used = f"correct the destination at {replaced_at} or {late.location}: {nothing}"
+        elif cause.kind == "uninitialised":
+            lacks, before = cause.fields["buffer"], cause.sites[0].location
+            used = f"make {lacks} from {buffer} before {before}, or read {buffer} there: {nothing}"
+        else:
+            used = f"read {buffer}, or correct the destination at {late.location}: nothing reads what it writes"
+        return used, *cause.remedies
+    made = f"store {buffer} to {cause.fields['tensor']}"
+    store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
+    # The correction of a call comes first.
+    return tuple(sorted((store, *cause.remedies), key=lambda remedy: not remedy.startswith("correct the call")))
+
+
+def _leaves_unread(cause: Finding, unread: Finding) -> bool:
+    """Return whether an operation whose result nothing reads comes too late, or lacks its reader or its store.
+
+    It races, or makes what is missing: in a wrong value, in a buffer of the core that nothing writes or that is stored
+    in its place, or in an output.
+    """
+    if cause.kind == "never-written":
+        return not cause.sites or _in_one_loop(cause, unread)
+    if cause.kind == "wrong-value":
+        return True
+    is_stored = (
+        cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and cause.sites[0].operation == "memcpy"
+    )
+    if lacks_write(cause) or (is_stored and _in_one_loop(cause, unread)):
+        return unread.times > 1 or unread.sites[0].owner == cause.sites[0].owner
+    same = [part for part in cause.unfolded if part.fields.get("buffer") == unread.fields["buffer"]]
+    if cause.kind in ("uninitialised", "task-race") or any(part.fields.get("replaces_unread") for part in same):
+        # The part of the buffer is wrong.
+        return bool(same)
+    races = (race for race in same if race.kind == "race")
+    return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in races)
+
+
+def unused(cause: Finding, unused: Finding) -> tuple[str, ...] | None:
+    """An input that no operation reads is missing in a wrong value, or in a buffer of a core."""
+    name = unused.fields["buffer"]
+    if unused.fields["is_input"] and cause.kind == "wrong-value":
+        return f"read {name}: no operation does", *cause.remedies
+    return _load(cause, name) if unused.fields["is_input"] and lacks_write(cause) else None
+
+
+def _load(cause: Finding, tensor: str) -> tuple[str, ...]:
+    into = f"into {cause.fields['buffer']} before {cause.sites[0].location}"
+    return f"load {tensor}, which nothing reads, {into}", *cause.remedies
+
+
+def uninitialised(cause: Finding, read: Finding) -> tuple[str, ...] | None:
+    """A part of what is read is never written, or tasks write other bytes in its place."""
+    buffer, memory = read.fields["buffer"], read.fields["memory"]
+    if memory == "gdram" and writes_in_place_of(cause, read):
+        return _in_place_of(cause, buffer)
+    if not _leaves_unwritten(cause, read):
+        return None
+    if memory == "sram" and cause.kind == "task-race" and cause.writes_twice and cause.fields["buffer"] == buffer:
+        # Of an output, other bytes are never written.
+        return wrong_part(buffer, cause.sites, "other bytes of it are read, and never written"), *cause.remedies
+    return cause.remedies
+
+
+def _leaves_unwritten(cause: Finding, read: Finding) -> bool:
+    """Return whether a part of what is read is never written, or two tasks write other bytes in its place.
+
+    Buffers that lack the same part lack the same iteration of a loop. A line that reads too much of its buffer, and
+    then leaves it or its tensor, has a wrong size.
+    """
+    buffer = read.fields["buffer"]
+    if cause.kind == "swallowed":
+        return True
+    if cause.kind == "uninitialised":
+        # Buffers that change places lack the same load: other executions of one line read all of them.
+        of_all = all(finding.nbytes == finding.fields["of_bytes"] for finding in (cause, read))
+        in_turn = of_all and [site.at for site in cause.sites] == [site.at for site in read.sites]
+        if (in_turn and cause.sites[0].record != read.sites[0].record) or lack_beside_one_line(cause, read):
+            return True
+        return read.nbytes < read.fields["of_bytes"] and _share(cause) == _share(read)
+    if cause.kind == "access":
+        # A line that leaves a tensor of all tasks also writes other parts of it than it should.
+        shared = read.fields["memory"] not in PRIVATE and cause.fields.get("buffer") == buffer
+        at = stopped_at(cause)
+        # An iteration that should not run may read what nothing writes, before it leaves a tensor.
+        extra = cause.location.startswith(read.sites[0].owner) and not stops(read, cause)
+        return shared or read.sites[0].at == at or extra
+    if cause.kind == "hang":
+        return read.fields["memory"] not in PRIVATE
+    if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
+        # Its operands are swapped.
+        return True
+    if of_queues(cause) and cause.fields["buffer"] == buffer:
+        return any(read.sites[0].at in race.lines for race in cause.unfolded)
+    if cause.kind in ("race", "task-race") and cause.writes_twice:
+        if cause.fields["buffer"] == buffer:
+            return cause.kind == "task-race" or cause.nbytes == read.nbytes
+        # A copy that is too long is so at both ends.
+        return cause.nbytes == read.nbytes and read.sites[0].at in cause.lines
+    # The store of an iteration that is skipped reads what that should compute.
+    if cause.kind != "never-written" or _races(read):
+        return False
+    return read.sites[0].at in cause.lines or cause.fields["tensor"] == buffer
+
+
+def _races(read: Finding) -> bool:
+    """Return whether tasks race on the tensor that one reads: they exchange a part of it, and another is written."""
+    return any(race.kind == "task-race" and race.fields["buffer"] == read.fields["buffer"] for race in read.folded)
+
+
+def _in_place_of(race: Finding, tensor: str) -> tuple[str, ...]:
+    """Return the remedies for a task that writes what another one reads, while nobody writes a second tensor."""
+    launch = f", or pass it to the launch at {at}" if (at := race.fields["launched_at"]) else ""
+    place = f"in place of {race.fields['buffer']} at {race.sites[-1].location}"
+    return f"write {tensor}, which is never written, {place}{launch}", *race.remedies
+
+
+def never_written(cause: Finding, gap: Finding) -> tuple[str, ...] | None:
+    """A launch gets the tensor of another one, or a line writes another tensor, or the wrong part of its own."""
+    tensor = gap.fields["tensor"]
+    if writes_in_place_of(cause, gap):
+        return _in_place_of(cause, tensor)
+    if of_two_launches(cause, gap):
+        return f"pass {tensor}, which is never written, to one of the two launches", *cause.remedies
+    if not _leaves_out(cause, gap):
+        return None
+    elsewhere = cause.kind == "task-race" and cause.fields["buffer"] != tensor and not gap.sites
+    if cause.kind not in ("written-again", "task-race") or elsewhere:
+        return cause.remedies
+    part = wrong_part(tensor, (site for site in cause.sites if site.role == "writes"))
+    loop = dividing_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
+    gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
+    return f"{part}: other bytes of it are never written{gives}", *cause.remedies
+
+
+def _leaves_out(cause: Finding, gap: Finding) -> bool:
+    """Return whether the same line writes other bytes twice instead, or another output twice in place of this one.
+
+    An operation whose error the kernel caught does not happen, nor may one whose bound or address is a bad value.
+    Outputs that lack the same part lack the same iteration of a loop.
+    """
+    if cause.kind == "swallowed" or misleading(cause):
+        return True
+    if cause.kind == "never-written":
+        # Nothing writes either, or as much is missing of both.
+        return not (gap.sites or cause.sites) or (bool(gap.sites and cause.sites) and _share(cause) == _share(gap))
+    if cause.kind == "uninitialised":
+        findings = cause.unfolded if _races(cause) else cause.folded
+        reads = (finding for finding in findings if finding.kind == "uninitialised")
+        return any(read.fields["buffer"] == gap.fields["tensor"] for read in reads)
+    if cause.kind == "task-race" and cause.writes_twice and missing_share(cause) and not gap.sites:
+        # Tasks have a wrong number, and none has that of the one that stores it.
+        return True
+    # A racing line may write as many bytes of the tensor as are missing.
+    if cause.kind == "task-race" and (cause.fields["buffer"], cause.nbytes * cause.times) == (
+        gap.fields["tensor"],
+        gap.nbytes,
+    ):
+        return True
+    instead = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
+    if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:
+        return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1
+    tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
+    same = gap.lines == cause.lines or (
+        gap.lines < cause.lines and (cause.kind == "task-race" or gap.nbytes == cause.nbytes)
+    )
+    # Of the stores of one line that meet, some may be those that are missing.
+    same |= cause.kind == "task-race" and len(cause.lines) == 1 and gap.nbytes <= cause.nbytes * cause.times
+    return instead and tensor == gap.fields["tensor"] and bool(gap.lines) and same
+
+
+def _share(gap: Finding) -> tuple[Fraction, ...]:
+    """Return where in its tensor a gap begins and ends, and its size."""
+    first, end, nbytes = (gap.fields[name] for name in ("first_byte", "end_byte", "of_bytes"))
+    return Fraction(first, nbytes), Fraction(end, nbytes), Fraction(gap.nbytes, nbytes)
+
+
+def written_again(cause: Finding, again: Finding) -> tuple[str, ...] | None:
+    """A copy has its operands swapped, a store goes to a wrong place, or the load of what it replaces is missing."""
+    tensor = again.fields["tensor"]
+    if at := swapped(cause, again):
+        why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {tensor}"
+        return f"swap the source and the destination of {at}: {why}", *cause.remedies
+    if lacks_load(cause, again):
+        return _load(cause, tensor)
+    if not _stores_again(cause, again):
+        return None
+    if _at_a_wrong_place(cause, again):
+        return wrong_part(tensor, again.sites, "it is written again, and not read before"), *cause.remedies
+    return cause.remedies
+
+
+def _stores_again(cause: Finding, again: Finding) -> bool:
+    """Return whether the second writer races on the same tensor, or the same lines race on another, or write it again.
+
+    Without the race, it might read what it replaces.
+    """
+    if misleading(cause):
+        return True
+    if cause.kind == "written-again":
+        return cause.lines == again.lines or _in_one_loop(cause, again)
+    if cause.kind == "uninitialised":
+        # The load of what is replaced is missing.
+        at_once = cause.sites[0].at in again.lines
+        return (
+            at_once
+            or {site.at for site in cause.sites[1:]} == again.lines
+            or SourceLine(cause.sites[0].file, cause.fields["beside_line"]) in again.lines
+        )
+    if cause.kind == "race":
+        # A wrong index selects what is stored again.
+        return again.lines <= cause.lines
+    races = cause.unfolded if cause.kind == "task-race" else ()
+    writer = again.sites[-1].at
+    return any(
+        (race.fields.get("buffer") == again.fields["tensor"] and writer in race.lines)
+        or (race.writes_twice and race.lines == again.lines)
+        for race in races
+    )
+
+
+def _at_a_wrong_place(race: Finding, again: Finding) -> bool:
+    """Return whether a barrier would not mend a race: one line writes the same bytes in several tasks, unread."""
+    if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
+        return False
+    twice = (part for part in race.unfolded if part.kind == "task-race" and part.writes_twice and len(part.lines) == 1)
+    return any(part.lines <= again.lines for part in twice)
+
+
+def not_planned(cause: Finding, deviation: Finding) -> tuple[str, ...] | None:
+    """The line that writes another task's bytes also races with that task, or writes them again."""
+    twice = cause.kind in ("task-race", "written-again") and cause.writes_twice
+    return cause.remedies if twice and deviation.lines <= cause.lines else None
+
+
+def unselected(cause: Finding, unselected: Finding) -> tuple[str, ...] | None:
+    """The line that stores more than a filter selected writes its tensor again."""
+    site = unselected.sites[0]
+    if cause.kind != "written-again" or site.at not in cause.lines:
+        return None
+    return f"{unselected.remedy}, at {site.location}", *cause.remedies
