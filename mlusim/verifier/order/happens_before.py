@@ -302,10 +302,11 @@ class Order:
 
         The launch, and the position of the task's union in the grid or, for BLOCK, the task itself.
         """
-        cores: dict[int, int] = {}
+        # By launch, the cores of a cluster that have begun: at least those before its later clusters.
+        cores = dict.fromkeys(range(len(self.log.launches)), 1)
         for record in self.log.tasks:
             if not record.is_memory_core:
-                cores[record.launch] = max(cores.get(record.launch, 1), record.core + 1)
+                cores[record.launch] = max(cores[record.launch], record.core + 1)
         jobs: list[tuple[int, ...]] = []
         for task, record in enumerate(self.log.tasks):
             launch = self.log.launches[record.launch]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlusim import Device, InOut, Output, verify
+from mlusim.errors import KernelError
 from mlusim.verifier.order.happens_before import Order
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -293,3 +294,21 @@ def test_launches_between_two_waits_are_unordered_if_they_are_on_several_queues(
     number = order.unordered_launches.tolist()
     assert [number.index(label) for label in number] == [0, 1, 2, 2, 2, 2, 6, 7, 8]
     assert order.launches_in_order(np.array([2, 2, 2, 0]), np.array([3, 4, 6, 8])).tolist() == [False, True, True, True]
+
+
+def test_a_union_of_which_only_a_memory_core_has_begun():
+    async def store(core, out):
+        core.memcpy_async(out, core.nram.alloc(out.shape, out.dtype, "tile"))
+
+    async def fail(core, out):
+        core.memcpy_async(out, core.sram.alloc(out.shape, out.dtype, "buf"))
+        raise ValueError("too early")
+
+    device = Device("mlu370-x4")
+    out = device.alloc(X.shape, X.dtype, "out")
+    device.launch(store, out, **ONE, queue=device.queue())
+    device.launch(fail, out, kind="UNION1", dim=4, queue=device.queue())
+    with pytest.raises(KernelError, match="too early"):
+        device.synchronize()
+    assert all(task.is_memory_core for task in device.log.tasks if task.launch == 1)
+    assert "task-race" in kinds(device.verify())
