@@ -148,7 +148,8 @@ class Finding:
         rule: the rule of the hardware.
         remedies: alternative ways to mend it, the likeliest first.
         times: number of occurrences; the sites are those of the first.
-        fields: additional data for programs.
+        fields: additional data for programs; docs/programs.md lists them by kind.
+        clues: what tells whether other findings have the same cause, and what mends that; not in JSON.
         folded: consequences of the same fault.
     """
 
@@ -162,6 +163,7 @@ class Finding:
     remedies: tuple[str, ...] = ()
     times: int = 1
     fields: dict[str, Any] = field(default_factory=dict)
+    clues: dict[str, Any] = field(default_factory=dict)
     folded: tuple[Finding, ...] = ()
 
     @property

@@ -83,7 +83,8 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         sites=() if lock is None else (run.site(lock, "locks"),),
         rule=rule,
         remedies=(remedy,) if remedy else (),
-        fields={"error": type(error).__name__, **_as_fields(at), **refused},
+        fields={"error": type(error).__name__, **_as_fields(at), **_buffer_in(error.message)},
+        clues=refused,
     )
 
 
@@ -114,15 +115,20 @@ def find_swallowed(log: Log, stopped: BaseException | None) -> list[Finding]:
 
 
 def _refused(message: str) -> dict[str, Any]:
-    """Return what a message begins with, an operation if one was refused, and the lock or first buffer it names.
+    """Return what a message begins with, an operation if one was refused, and the lock that it names.
 
     `lock`: one that is released and not held; `holds`: one that the task holds instead.
     """
-    view, unlock = _VIEW.search(message), _UNLOCK.match(message)
-    named: dict[str, Any] = {} if view is None else {"buffer": view[1], "memory": view[2]}
-    if unlock is not None:
-        named |= {"lock": int(unlock[1])} if unlock[2] is None else {"holds": int(unlock[2])}
-    return {"operation": message.partition(" ")[0], **named}
+    refused: dict[str, Any] = {"operation": message.partition(" ")[0]}
+    if unlock := _UNLOCK.match(message):
+        refused |= {"lock": int(unlock[1])} if unlock[2] is None else {"holds": int(unlock[2])}
+    return refused
+
+
+def _buffer_in(message: str) -> dict[str, str]:
+    """Return the first buffer that a message names, as fields of a finding."""
+    view = _VIEW.search(message)
+    return {} if view is None else {"buffer": view[1], "memory": view[2]}
 
 
 def _with_source(location: str, at: SourceLine) -> str:

@@ -65,7 +65,8 @@ def find_unread(run: Run) -> list[Finding]:
                 remedies=(f"check that the operations after it use {name}, and come after it; or remove it",),
                 # Accesses are in log order.
                 times=1 + int(np.count_nonzero(np.diff(accesses.record[own]))),
-                fields={"buffer": name, "replaced_at": _replaced_at(run, int(own[0]))},
+                fields={"buffer": name},
+                clues={"replaced_at": _replaced_at(run, int(own[0]))},
             )
         )
     return findings

@@ -45,7 +45,8 @@ def find_unused(run: Run) -> list[Finding]:
                 ),
                 nbytes=record.nbytes,
                 times=len(identities),
-                fields={"buffer": name, "is_input": record.read_only},
+                fields={"buffer": name},
+                clues={"is_input": record.read_only},
             )
         )
     return findings

@@ -102,6 +102,8 @@ def differs(
             "tensor": allocation.name,
             "elements": len(wrong),
             "through": [line.location for line in sorted(through)],
+        },
+        clues={
             "made_by": _made_by(wrongly),
             "read_at": {buffer: line.location for buffer, line in wrongly[0].read_at.items()},
         },

@@ -52,12 +52,10 @@ def test_a_buffer_reused_while_a_store_reads_it():
     assert finding.fields == {
         "sync": "sync_io",
         "buffer": "held",
-        "overlaps": False,
         "executions": 2,
         "tasks": 1,
         "comparable": 1,
         "first_executions": True,
-        "replaces_unread": False,
     }
 
 

@@ -67,7 +67,7 @@ def writes_in_place_of(cause: Finding, other: Finding) -> bool:
     if cause.kind != "task-race" or cause.sites[-1].role != "writes" or cause.writes_twice:
         return False
     unwritten = not other.sites or (other.kind == "uninitialised" and other.fields["buffer"] != cause.fields["buffer"])
-    return unwritten and other.fields["of_bytes"] == cause.fields["of_bytes"] > COUNTER_BYTES
+    return unwritten and other.fields["of_bytes"] == cause.clues["of_bytes"] > COUNTER_BYTES
 
 
 def lacks_write(cause: Finding) -> bool:
@@ -77,7 +77,7 @@ def lacks_write(cause: Finding) -> bool:
 
 def lacks_load(cause: Finding, again: Finding) -> bool:
     """Return whether a buffer of a core is never filled, and nothing reads a tensor that tasks write again."""
-    return lacks_write(cause) and again.kind == "written-again" and not again.fields["is_read"]
+    return lacks_write(cause) and again.kind == "written-again" and not again.clues["is_read"]
 
 
 def lack_beside_one_line(first: Finding, second: Finding) -> bool:

@@ -37,11 +37,11 @@ def wrong_value(cause: Finding, wrong: Finding) -> tuple[str, ...] | None:
     """A wrong value follows from the first bad value, or from bytes that are not written, or written again."""
     if not _makes_wrong(cause, wrong):
         return None
-    if cause.kind != "written-again" or cause.fields["is_read"]:
+    if cause.kind != "written-again" or cause.clues["is_read"]:
         return cause.remedies
     tensor = cause.fields["tensor"]
     if tensor == wrong.fields["tensor"]:
-        if not cause.fields["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
+        if not cause.clues["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
             return cause.remedies
         return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
     if any(finding.kind == "wrong-value" and finding.fields["tensor"] == tensor for finding in cause.folded):
@@ -65,7 +65,7 @@ def _makes_wrong(cause: Finding, wrong: Finding) -> bool:
     if len(wrongly) < len(structural):
         # What tasks exchange through the other tensor is wrong.
         return True
-    if any(finding.fields.get("repeats") for finding in wrongly):
+    if any(finding.clues.get("repeats") for finding in wrongly):
         # What tasks exchange, or keep from one iteration to the next, is wrong, too.
         return True
     writer = {site.at for site in wrong.sites[:1]}
@@ -85,7 +85,7 @@ def _is_made_elsewhere(cause: Finding, wrong: Finding) -> bool:
         return False
     if any(gives_a_number(site) for finding in bad for site in finding.sites):
         return False
-    made_by = wrong.fields["made_by"]
+    made_by = wrong.clues["made_by"]
     return bool(made_by) and not any(line.location in made_by for finding in bad for line in finding.lines)
 
 
@@ -100,7 +100,7 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     if not _leaves_unread(cause, unread):
         return None
     late, buffer = unread.sites[0], unread.fields["buffer"]
-    replaced_at = unread.fields["replaced_at"]
+    replaced_at = unread.clues["replaced_at"]
     if cause.kind == "task-race" or cause.remedy.startswith(
         (wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")
     ):
@@ -110,7 +110,7 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
         return order, *cause.remedies
-    read_at = cause.fields["read_at"].get(buffer, "") if cause.kind == "wrong-value" else ""
+    read_at = cause.clues["read_at"].get(buffer, "") if cause.kind == "wrong-value" else ""
     # A line above has read the buffer before.
     if read_at and int(read_at.rpartition(":")[2]) >= late.line:
         where = f"{read_at} or {late.location}"
@@ -148,7 +148,7 @@ def _leaves_unread(cause: Finding, unread: Finding) -> bool:
     if lacks_write(cause) or (is_stored and _in_one_loop(cause, unread)):
         return unread.times > 1 or unread.sites[0].owner == cause.sites[0].owner
     same = [part for part in cause.unfolded if part.fields.get("buffer") == unread.fields["buffer"]]
-    if cause.kind in ("uninitialised", "task-race") or any(part.fields.get("replaces_unread") for part in same):
+    if cause.kind in ("uninitialised", "task-race") or any(part.clues.get("replaces_unread") for part in same):
         # The part of the buffer is wrong.
         return bool(same)
     races = (race for race in same if race.kind == "race")
@@ -158,9 +158,9 @@ def _leaves_unread(cause: Finding, unread: Finding) -> bool:
 def unused(cause: Finding, unused: Finding) -> tuple[str, ...] | None:
     """An input that no operation reads is missing in a wrong value, or in a buffer of a core."""
     name = unused.fields["buffer"]
-    if unused.fields["is_input"] and cause.kind == "wrong-value":
+    if unused.clues["is_input"] and cause.kind == "wrong-value":
         return f"read {name}: no operation does", *cause.remedies
-    return _load(cause, name) if unused.fields["is_input"] and lacks_write(cause) else None
+    return _load(cause, name) if unused.clues["is_input"] and lacks_write(cause) else None
 
 
 def _load(cause: Finding, tensor: str) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ def _leaves_unwritten(cause: Finding, read: Finding) -> bool:
         return shared or read.sites[0].at == at or extra
     if cause.kind == "hang":
         return read.fields["memory"] not in PRIVATE
-    if cause.kind == "race" and cause.fields["replaces_unread"] and read.sites[0].at in cause.lines:
+    if cause.kind == "race" and cause.clues["replaces_unread"] and read.sites[0].at in cause.lines:
         # Its operands are swapped.
         return True
     if of_queues(cause) and cause.fields["buffer"] == buffer:
@@ -229,7 +229,7 @@ def _races(read: Finding) -> bool:
 
 def _in_place_of(race: Finding, tensor: str) -> tuple[str, ...]:
     """Return the remedies for a task that writes what another one reads, while nobody writes a second tensor."""
-    launch = f", or pass it to the launch at {at}" if (at := race.fields["launched_at"]) else ""
+    launch = f", or pass it to the launch at {at}" if (at := race.clues["launched_at"]) else ""
     place = f"in place of {race.fields['buffer']} at {race.sites[-1].location}"
     return f"write {tensor}, which is never written, {place}{launch}", *race.remedies
 

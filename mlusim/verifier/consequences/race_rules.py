@@ -119,7 +119,7 @@ def task_race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
         _out_of_step(cause, race) or _do_the_same(cause, race) or (cause.kind == "access" and _leaves(cause, race))
     ):
         return None
-    if cause.fields.get("lock") is not None:
+    if cause.clues.get("lock") is not None:
         return _missing_lock(cause, race)
     return cause.remedies or race.remedies
 
@@ -144,18 +144,18 @@ def _out_of_step(cause: Finding, race: Finding) -> bool:
     Or the task goes by an uninitialised number.
     """
     if cause.kind == "operand":
-        return bool(cause.fields["operation"] == "unlock")
+        return bool(cause.clues["operation"] == "unlock")
     if cause.kind == "access":
         return "atomic_" in cause.location
     if cause.kind == "stopped":
-        return str(cause.fields.get("operation")).startswith("sync_")
+        return str(cause.clues.get("operation")).startswith("sync_")
     reads = cause.kind == "uninitialised" and not race.writes_twice and gives_a_number(cause.sites[0])
     return reads and (cause.times > 1 or cause.sites[0].owner == race.sites[-1].owner)
 
 
 def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Some cores wait in a barrier that others, which race, never reach."""
-    sync, late, where = (consequence.fields["sync"], consequence.sites[-1], consequence.fields["where"])
+    sync, late, where = (consequence.fields["sync"], consequence.sites[-1], consequence.clues["where"])
     barriers = cause.fields.get("barriers", ())
     if barriers == ["sync_all"]:
         # The wider one orders them, too.
@@ -214,7 +214,7 @@ def _missing_lock(unlock: Finding, race: Finding) -> tuple[str, ...]:
     first = min(sites, key=lambda site: site.line)
     last = SourceLine(unlock.fields["file"], unlock.fields["line"])
     number = _RELEASED.search(last.source)
-    lock = first.call(f"lock({number[1] if number and not last.is_compiled else unlock.fields['lock']})")
+    lock = first.call(f"lock({number[1] if number and not last.is_compiled else unlock.clues['lock']})")
     return f"{lock} in every task, before {first.location}", *race.remedies[1:]
 
 
@@ -231,7 +231,7 @@ def memory_core(cause: Finding, passed: Finding) -> tuple[str, ...] | None:
     """A memory core passes a barrier of the cores in place of the one that would order a race."""
     if cause.kind != "task-race":
         return None
-    site, (barrier, at), sync = passed.sites[0], cause.fields["barrier_of_cores"], cause.fields["sync"]
+    site, (barrier, at), sync = passed.sites[0], cause.clues["barrier_of_cores"], cause.fields["sync"]
     if not barrier or site.operation.removeprefix("__") != barrier or barrier == sync:
         return None
     places = " and ".join(dict.fromkeys((site.location, at)))

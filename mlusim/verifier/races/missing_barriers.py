@@ -61,11 +61,9 @@ def _same_work(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
 def _same_split(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
     """Return whether both are of one function and tensor whose split gives some of the work to two tasks."""
     one, other = races[0], group[0]
-    alike = (
-        one.fields["buffer"] == other.fields["buffer"] and one.fields["splits_twice"] == other.fields["splits_twice"]
-    )
+    alike = one.fields["buffer"] == other.fields["buffer"] and one.clues["splits_twice"] == other.clues["splits_twice"]
     where = {(site.file, site.function) for race in (one, other) for site in race.sites}
-    return alike and one.fields["splits_twice"] and len(where) == 1
+    return alike and one.clues["splits_twice"] and len(where) == 1
 
 
 def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:

@@ -144,7 +144,7 @@ def _fold_overlaps(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Fi
 
 def _overlap_alike(one: Finding, other: Finding) -> bool:
     buffers = {race.fields["buffer"] for finding in (one, other) for race in finding.unfolded}
-    return len(buffers) == 1 and all(race.fields["overlaps"] for race in (*one.unfolded, *other.unfolded))
+    return len(buffers) == 1 and all(race.clues["overlaps"] for race in (*one.unfolded, *other.unfolded))
 
 
 def _is_seldom(finding: Finding) -> bool:
@@ -170,7 +170,7 @@ def _is_partial(finding: Finding) -> bool:
 
 def _share_a_line(one: Finding, other: Finding, *, seldom: bool) -> bool:
     """Return whether two races have a line in common, of which an index is wrong, or which replaces unread results."""
-    wrong = (seldom and _is_seldom(one)) or one.fields["replaces_unread"]
+    wrong = (seldom and _is_seldom(one)) or one.clues["replaces_unread"]
     return wrong and one.fields["buffer"] == other.fields["buffer"] and bool(one.lines & other.lines)
 
 

@@ -48,7 +48,7 @@ def within_task(pair: Pair, times: int) -> Finding:
     moves = next((site for site, row in zip(pair.sites, pair.rows, strict=True) if _is_move(pair, site, row)), None)
     moved = moves.location if moves is not None and "vector" in (first.pipe, second.pipe) else ""
     lane = int(pair.run.order.lane[pair.positions[0]])
-    fields = {"sync": LANE_SYNCS[lane][0], "buffer": pair.buffer, "overlaps": pair.shares_an_end()}
+    fields = {"sync": LANE_SYNCS[lane][0], "buffer": pair.buffer}
     if moved:
         fields["moves"] = moved
     one, other = pair.allocations
@@ -65,6 +65,7 @@ def within_task(pair: Pair, times: int) -> Finding:
         remedies=tuple(_remedies(pair, lane, moved)),
         times=times,
         fields=fields,
+        clues={"overlaps": pair.shares_an_end()},
     )
 
 
@@ -98,14 +99,8 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
     """Return the finding on a race between two tasks, with a remedy of `remedies`; else as `within_task`."""
     first, second = _names(pair)
     sync, rule, choices = remedies.of(pair)
-    where = remedies.where(pair)[0] if sync in BARRIERS else ""
     region, nbytes = pair.region()
     fields = {"sync": sync, "buffer": pair.buffer, "polled": USE_ATOMICS in choices, "passed": pair.segments[1]}
-    fields["of_bytes"] = pair.run.log.allocations[pair.allocations[0]].nbytes
-    fields["launched_at"] = pair.run.log.launches[pair.run.log.tasks[pair.tasks[1]].launch].launched_at
-    fields["splits_twice"] = is_split_twice(pair)
-    fields["barrier_of_cores"] = barrier_of_cores(pair)
-    fields["where"] = where
     if loop := remedies.loop(pair):
         fields["loop"] = loop
     return Finding(
@@ -118,6 +113,13 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
         remedies=tuple(choices),
         times=times,
         fields=fields,
+        clues={
+            "of_bytes": pair.run.log.allocations[pair.allocations[0]].nbytes,
+            "launched_at": pair.run.log.launches[pair.run.log.tasks[pair.tasks[1]].launch].launched_at,
+            "splits_twice": is_split_twice(pair),
+            "barrier_of_cores": barrier_of_cores(pair),
+            "where": remedies.where(pair)[0] if sync in BARRIERS else "",
+        },
     )
 
 

@@ -134,7 +134,11 @@ def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, *last)]
     finding = within_task(first, times)
     which = replaces_unread(run, first.rows)
-    finding = replace(finding, fields=finding.fields | _executions(run, one, other) | {"replaces_unread": bool(which)})
+    finding = replace(
+        finding,
+        fields=finding.fields | _executions(run, one, other),
+        clues=finding.clues | {"replaces_unread": bool(which)},
+    )
     part = ""
     if which:
         why = f"the {which} of them replaces what was written there before anything reads it"

@@ -115,7 +115,7 @@ class Coverage:
             findings.append(Gaps(self.run, identity, rows, cells, gaps, plan).finding(beside_bytes))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
             again = written_again(self.run, allocation, cells, rewrites, rows, plan)
-            findings.append(replace(again, fields=again.fields | {"is_partial": is_partial}))
+            findings.append(replace(again, clues=again.clues | {"is_partial": is_partial}))
         if plan is not None and (kind == _TILE).any():
             findings += misplaced(self.run, allocation, cells, joined, is_run, kind == _TILE, plan)
         return use, findings

@@ -83,8 +83,8 @@ class Gaps:
                 "end_byte": int(stops[-1]),
                 "of_bytes": allocation.nbytes,
                 "beside_bytes": beside_bytes,
-                "repeats": nearest is not None and self._is_repeated(nearest),
             },
+            clues={"repeats": nearest is not None and self._is_repeated(nearest)},
         )
 
     def _is_repeated(self, row: int) -> bool:

@@ -77,7 +77,8 @@ def written_again(
         sites=sites,
         rule="every byte of an output must be written exactly once",
         remedies=(*remedies, f"if this is intended, pass rewrites=({allocation.name!r},)"),
-        fields={"tensor": allocation.name, "is_read": not bool(run.accesses.write[rows].all())},
+        fields={"tensor": allocation.name},
+        clues={"is_read": not bool(run.accesses.write[rows].all())},
     )
 
 
