@@ -21,5 +21,6 @@ Compilation:
   linking                  undefined functions raise an error when they are called
   loading                  test loads, which run static initializers
   compiler_messages        messages at the user's lines
+  message_columns          columns of these lines
   debug_lines              the source lines of machine instructions
 """

@@ -71,7 +71,7 @@ def check(number: int, path: Path, rewritten: Rewritten, options: Options) -> No
         what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
         done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
     if done.returncode:
-        raise CompilerError(compiler_text(done.stderr, path), {number: done.stderr})
+        raise CompilerError(compiler_text(done.stderr, path, rewritten.text), {number: done.stderr})
 
 
 class CompilerError(CompileError):
@@ -94,7 +94,8 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     if target.exists():
         return target
     if failed.exists():
-        raise _compiler_error(paths, {int(number): text for number, text in json.loads(failed.read_text()).items()})
+        errors = {int(number): text for number, text in json.loads(failed.read_text()).items()}
+        raise _compiler_error(paths, [text.text for text in texts], errors)
     with scratch_folder() as work:
         linked = work / "kernel.so"
         objects: list[Path] = []
@@ -160,14 +161,14 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         objects = list(pool.map(compiled, range(len(paths))))
     if errors:
-        raise _compiler_error(paths, errors)
+        raise _compiler_error(paths, contents, errors)
     return objects
 
 
-def _compiler_error(paths: Sequence[Path], errors: Mapping[int, str]) -> CompilerError:
+def _compiler_error(paths: Sequence[Path], contents: Sequence[str], errors: Mapping[int, str]) -> CompilerError:
     """Return the error for the compiler's output by the number of a file; its text is that of the first file."""
     first = min(errors)
-    return CompilerError(compiler_text(errors[first], paths[first]), errors)
+    return CompilerError(compiler_text(errors[first], paths[first], contents[first]), errors)
 
 
 def _check_sizes(texts: Sequence[Rewritten]) -> None:

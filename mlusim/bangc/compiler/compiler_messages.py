@@ -8,6 +8,7 @@ from pathlib import Path
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.entries import ENTRIES, MAIN
 from mlusim.bangc.compiler.headers import DECLARATIONS
+from mlusim.bangc.compiler.message_columns import with_own_columns
 from mlusim.bangc.compiler.undeclared_names import OWN, is_of_library
 from mlusim.errors import nearest
 
@@ -86,9 +87,10 @@ _ENTRY_EXCERPTS = re.compile(rf"^({ENTRIES}:[^\n]*)(?:\n +\d* \|[^\n]*)+", re.MU
 _ENTRIES = re.compile(rf"^{ENTRIES}:(?:\d+:)* ?", re.MULTILINE)
 
 
-def compiler_text(text: str, path: Path) -> str:
-    """Return the compiler's messages from the first error on."""
-    lines = _with_rules_at_calls([line for line in text.splitlines() if line.strip()])
+def compiler_text(text: str, path: Path, compiled: str = "") -> str:
+    """Return the compiler's messages from the first error on; `compiled` is the rewritten text that it compiled."""
+    lines = with_own_columns([line for line in text.splitlines() if line.strip()], compiled, _lines_of)
+    lines = _with_rules_at_calls(lines)
     lines = _with_array_sizes(_with_qualifiers(lines))
     lines = _without_headers(_with_foreign_constants(_with_words_of_launches(_with_configurations(lines))))
     lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
