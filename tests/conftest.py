@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -30,9 +31,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """`pytest -m fuzz` takes an hour; by default the same tests take seconds."""
     # A shell starts what runs in its background with Ctrl-C ignored, and our tests of Ctrl-C would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _keep_compiled_modules(config)
     if config.getoption("markexpr") == "fuzz":
         os.environ.setdefault("MLUSIM_FUZZ", "2000")
         settings.load_profile("fuzz")
+
+
+def _keep_compiled_modules(config: pytest.Config) -> None:
+    """Where no bytecode may be written beside the modules, each of the hundreds of processes would compile them.
+
+    The processes, and the workers of pytest-xdist, share a temporary folder of bytecode.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        folder = tempfile.TemporaryDirectory(prefix="mlusim-bytecode-", ignore_cleanup_errors=True)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 @pytest.hookimpl(tryfirst=True)

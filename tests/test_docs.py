@@ -31,8 +31,8 @@ refresh = _load_refresh()
 PAGES = [pytest.param(path, id=path.name) for path in refresh.PAGES]
 # These run sweeps, calibrations or dozens of processes.
 LONG = {
-    *("accuracy.md", "command-line.md", "explore.md", "programs.md", "retime.md"),
-    *("write-your-own-kernel.md", "write-your-own-planner.md"),
+    *("accuracy.md", "bangc.md", "command-line.md", "explore.md", "programs.md", "retime.md"),
+    *("verify.md", "write-your-own-kernel.md", "write-your-own-planner.md"),
 }
 RUNS = [
     pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LONG else []) for path in refresh.PAGES

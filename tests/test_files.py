@@ -126,6 +126,7 @@ def test_a_kill_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_files_of_mlusim_are_recognised(tmp_path):
     """Every kind of file that mlusim writes is known again, but for .npy; files like them are not."""
     from mlusim.cli import main

@@ -48,6 +48,7 @@ def test_building_twice_gives_the_same_bytes(tmp_path):
     assert len(page) < 600_000
 
 
+@pytest.mark.slow
 def test_the_stored_gallery_matches_its_runs(tmp_path):
     (tmp_path / "runs").symlink_to(REPORTS / "runs")
     for path in gallery.build(tmp_path):

@@ -80,6 +80,7 @@ def test_totals_of_pieces_sum_to_the_whole(piece: int) -> None:
 
 
 @pytest.mark.parametrize("piece", [35, 77, 150, 400])
+@pytest.mark.grid(2)
 def test_windows_give_the_same_line_times_as_the_whole_log(piece: int) -> None:
     records = LogColumns(DEVICE.log, DEVICE.board)
 
@@ -136,6 +137,7 @@ def test_windows_give_the_same_pictures_as_the_whole_log(monkeypatch: pytest.Mon
         np.testing.assert_allclose(parts[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
 def test_long_logs_are_never_read_by_whole_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From the summary to the page: one column of ten million operations takes 80 MB."""
     lengths: list[int] = []

@@ -85,6 +85,7 @@ def test_the_commands_take_an_entry_of_a_file(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("command", ["sweep", "tune", "compare", "verify"])
+@pytest.mark.grid(2)
 def test_every_command_takes_a_file_with_one_entry(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_every_command_takes_a_file_with_one_entry(
     assert json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_names_and_comments_need_no_locale(tmp_path: Path) -> None:
     """Where the locale's encoding lacks the characters of a file and of its name."""
     file = tmp_path / "叠加 é.mlu"
@@ -197,6 +199,7 @@ def test_tune_compares_launches_of_a_compiled_kernel(scale: bangc.Kernel) -> Non
     assert f"-I {OPTIONS.parent / 'include'} -D FACTOR=3" in found.command
 
 
+@pytest.mark.slow
 def test_the_pytest_fixture_verifies_a_compiled_kernel(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

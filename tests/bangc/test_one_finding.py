@@ -163,6 +163,7 @@ __mlu_entry__ void kernel(const float *x, float *out) {
     assert finding.remedies[0].startswith("write these bytes before kernel.mlu:8 (__memcpy, ")
 
 
+@pytest.mark.slow
 def test_a_filter_that_stores_too_much_or_at_the_wrong_place_is_one_finding(tmp_path: Path) -> None:
     lines = """__mlu_entry__ void kernel(const float *x, float *out, int *number) {
   if (__is_mpu() || taskId) return;

@@ -290,6 +290,7 @@ def test_a_failed_write_leaves_the_old_file(folder, monkeypatch):
     assert sorted(path.name for path in folder.iterdir()) == ["out.npy", "shifts.npy", "x.npy"]
 
 
+@pytest.mark.slow
 def test_an_array_that_cannot_be_written_is_reported_with_the_reason(folder):
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (200, 200))
     ran = process(*RUN, "--out", "out.npy", "--quiet", preexec_fn=limit)
@@ -304,6 +305,7 @@ def test_a_real_process_gives_the_same_result(folder):
     assert ran.stdout == succeed(*RUN, "--out", "out.npy", "--force")
 
 
+@pytest.mark.slow
 def test_a_real_process_fails_in_one_line(folder):
     ran = process("run", "tin_shift", "--input", "no.npy", "--shifts", "shifts.npy")
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", "error: --input no.npy: no such file\n")

@@ -187,6 +187,7 @@ def test_two_kernel_files_with_neighbours_of_one_name(tmp_path):
     assert sys.path == before
 
 
+@pytest.mark.slow
 def test_another_process_computes_the_same_digest():
     """The hash seed, and with it the order of sets, is another in each process."""
     code = (

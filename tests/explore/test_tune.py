@@ -41,6 +41,7 @@ def tuned():
 
 
 @pytest.mark.parametrize("operator", CASES)
+@pytest.mark.grid(2)
 def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator, tuned):
     found = tuned(operator)
     times = [row["time_ps"] for row in found.rows]
@@ -56,6 +57,7 @@ def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator, tuned
 
 
 @pytest.mark.parametrize("operator", CASES)
+@pytest.mark.grid(2)
 def test_tune_is_no_slower_than_a_sweep_over_strategies_and_limits(operator, tuned):
     """Compared with a sweep, which does not depend on the search."""
     found = tuned(operator)
@@ -75,6 +77,7 @@ def test_the_call_from_python_takes_the_same_time():
     assert result.time_ps == found.best["time_ps"]
 
 
+@pytest.mark.slow
 def test_a_smaller_tile_can_win_and_the_command_says_so(tmp_path):
     """A board whose vector unit is so slow that clearing the whole NRAM for each item is what takes the time."""
     found = mlusim.tune("tin_shift", shape=(2, 8, 64, 196), strategy="shipped", workers=0)

@@ -50,6 +50,7 @@ def one_worker(worker, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.grid(2)
 def test_stored_points_are_never_shared_between_kernels(tmp_path, one_worker, workers):
     db = tmp_path / "points.sqlite"
     alone, reused = [], []
@@ -103,6 +104,7 @@ def test_a_kernel_that_cannot_be_fingerprinted_needs_a_version(tmp_path):
     assert second.rows[0]["time_ps"] > first.rows[0]["time_ps"]
 
 
+@pytest.mark.slow
 def test_a_module_that_differs_in_the_worker_is_detected(tmp_path, monkeypatch):
     (tmp_path / "values_of_mine.py").write_text("TILE = 64\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -88,6 +88,7 @@ def test_a_changed_file_is_refused_or_runs(folder, changes):
     assert "Traceback" not in done.stderr, (done.stderr, file.read_text())
 
 
+@pytest.mark.slow
 def test_the_unchanged_file_runs(folder):
     file = folder / "whole.mlu"
     file.write_text(changed([]))

@@ -27,6 +27,7 @@ def whole(tmp_path_factory):
     flips=st.lists(st.tuples(st.integers(0, 2**31), st.integers(1, 255)), min_size=1, max_size=6),
     cut=st.integers(0, 3),
 )
+@pytest.mark.slow
 def test_a_damaged_file_of_points_gives_the_same_figures_or_is_refused(whole, flips, cut):
     folder, content, expected = whole
     damaged = bytearray(content)

@@ -138,6 +138,7 @@ def boards(draw: st.DrawFn) -> Board:
 
 
 @given(board=boards())
+@pytest.mark.slow
 def test_any_board_as_toml_reads_back(board: Board, tmp_path_factory: pytest.TempPathFactory) -> None:
     read = board_from_toml(write(tmp_path_factory.mktemp("board"), to_toml(board)))
     assert values_of(read) == values_of(board)

@@ -106,6 +106,7 @@ def test_a_slow_kernel_is_not_endless() -> None:
 
 
 @pytest.mark.parametrize("debugger", ["pdb", "pydevd", "code", "IPython"])
+@pytest.mark.grid(2)
 def test_a_kernel_may_be_paused_in_a_debugger_or_at_a_prompt(debugger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The pause is three times the limit, as the watchdog counts time: in its periods.
     monkeypatch.setattr("mlusim.host.watchdog._PERIOD_S", 0.05)

@@ -167,6 +167,7 @@ class TestReverseSequence:
         assert result.bytes_requested["scalar GDRAM load"] == 8 * 3
 
     @pytest.mark.parametrize("strategy", ["strided", "staged"])
+    @pytest.mark.grid(2)
     def test_a_task_loads_the_lengths_of_its_entries_alone(self, strategy):
         """The tiles of 40 cores end in the middle of a batch, whose lengths then have two runs for a tile."""
         x, lengths = np.zeros((8, 16, 512), np.float16), np.arange(512) % 9

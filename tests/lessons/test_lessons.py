@@ -61,6 +61,7 @@ def lesson_params():
 
 
 @pytest.mark.parametrize("lesson", lesson_params())
+@pytest.mark.grid(2)
 def test_a_lesson_prints_what_its_page_shows(lesson, lesson_modules):
     page, figures = lesson_modules["build"].render(lesson)
     # Out of date after a change of the model? `python lessons/build.py`, and read the difference.
@@ -72,6 +73,7 @@ def test_a_lesson_prints_what_its_page_shows(lesson, lesson_modules):
     assert "## Exercise" in page
 
 
+@pytest.mark.slow
 def test_a_lesson_as_a_script_writes_its_pictures_to_a_new_folder(tmp_path):
     def pictures():
         command = [sys.executable, LESSONS / "01_one_core.py"]
@@ -219,6 +221,7 @@ def test_a_solution_may_have_a_byte_order_mark_and_modules_beside_it(lesson_modu
         assert found.startswith("pass: ") == (size == 8192), found
 
 
+@pytest.mark.slow
 def test_the_command_says_pass_or_what_is_wrong(lesson_modules, capsys):
     def run(*arguments):
         command = [sys.executable, str(LESSONS / "check.py"), *map(str, arguments)]
@@ -236,6 +239,7 @@ def test_the_command_says_pass_or_what_is_wrong(lesson_modules, capsys):
     assert main(["nothing.py"]) == 2
 
 
+@pytest.mark.slow
 def test_an_exercise_of_ones_own_is_checked_as_the_readme_says(tmp_path):
     readme = (LESSONS / "README.md").read_text(encoding="utf-8")
     (tmp_path / "class.py").write_text(re.search(r"```python\n(from check import.*?)```", readme, re.DOTALL)[1])

@@ -107,6 +107,7 @@ def test_large_kernels_do_not_depend_on_lockstep(name: str, tiles: int, most: fl
     assert max(times) <= most * min(times)
 
 
+@pytest.mark.slow
 def test_links_do_not_switch_methods_so_often_that_moving_the_flows_costs_more_than_the_transfers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -78,6 +78,7 @@ def test_loads_and_stores_together_on_mlu290():
 
 
 @pytest.mark.parametrize(("chip", "rel"), [("370x8", 0.05), ("370x4", 0.02)])
+@pytest.mark.grid(2)
 def test_staging_against_the_pipeline_of_three_stages(chip, rel):
     """1.07 x the time on MLU370-X8, 0.99 x on MLU370-X4."""
     names = f"matmul-sram-pipe5-{chip}", f"matmul-pipe3-{chip}"
@@ -175,6 +176,7 @@ def test_a_gather_on_mlu590_takes_55_to_60_ns_for_each_element_of_a_core():
 
 
 @pytest.mark.parametrize(("rows", "width", "measured_us"), [(4608, 1024, 106), (18432, 512, 350)])
+@pytest.mark.grid(2)
 def test_rows_copied_by_blocking_copies_on_mlu590_m9(rows, width, measured_us):
     """mlu-ops' moe_dispatch_backward_data: each row is loaded from anywhere, scaled and stored, by 48 tasks.
 

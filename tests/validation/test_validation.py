@@ -129,6 +129,7 @@ def test_doubling_the_row_scales_the_time_as_measured(outcomes):
 
 @pytest.mark.parametrize("name", ["mlu370-x4", "mlu590-m9"])
 @pytest.mark.parametrize("inputs", [1, 2], ids=["scale is copy", "triad is add"])
+@pytest.mark.grid(2)
 def test_an_extra_vector_instruction_is_hidden_by_the_dram_bound(name, inputs):
     """STREAM's four, all blocking: one instruction more a tile costs nothing while the DRAM is busy."""
     times = []
@@ -148,6 +149,7 @@ def test_an_extra_vector_instruction_is_hidden_by_the_dram_bound(name, inputs):
 
 
 @pytest.mark.parametrize("name", ["copy-44.8MB", "copy-fp32-8192", "add-100MB", "concat-16x8.4MB", "stream-add-370"])
+@pytest.mark.grid(2)
 def test_results_do_not_depend_on_the_lockstep_of_cores(name, devices):
     row = ROWS[name]
     on = board(row.board)
@@ -163,6 +165,7 @@ def test_presets_have_the_fitted_values_and_the_fit_does_not_start_from_them():
     assert all(not source.startswith("fitted") for source in before("mlu590-m9").sources.values())
 
 
+@pytest.mark.slow
 def test_a_fit_recovers_a_known_parameter():
     chosen = [ROWS["stream-copy-370"]]
     parameter = replace(next(item for item in PARAMETERS if chosen[0].name in item.measurements), prior_sigma=1.0)
@@ -227,6 +230,7 @@ def test_json_survives_a_round_trip(outcomes):
     assert text["accuracy"]["rows"] == 2
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn(tmp_path, outcomes):
     from mlusim.analysis.accuracy import save_accuracy
 

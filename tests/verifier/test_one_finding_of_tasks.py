@@ -32,6 +32,7 @@ async def wavefront(core, x, out, flag, mistake=""):
 
 
 @pytest.mark.parametrize(("mistake", "kind"), [("", ""), ("no poll", "uninitialised"), ("two flags", "access")])
+@pytest.mark.grid(2)
 def test_tasks_out_of_step_race_for_the_same_reason(mistake, kind):
     arguments = X, Output.like(X), InOut(np.zeros(8, np.int32)), mistake
     report = verify(wavefront, *arguments, dim=4, reference={"out": np.cumsum(X, 0, np.float32)})

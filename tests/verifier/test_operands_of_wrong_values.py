@@ -30,6 +30,7 @@ __mlu_entry__ void convert(const int *x, float *out) {
 
 
 @pytest.mark.parametrize(("ctype", "dtype"), [("float", np.float32), ("half", np.float16), ("int", np.int32)])
+@pytest.mark.grid(2)
 def test_an_operand_has_the_type_of_the_result(ctype, dtype, tmp_path):
     x = np.arange(3, 67, dtype=dtype)
     file = tmp_path / "twice.mlu"

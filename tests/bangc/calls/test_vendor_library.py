@@ -143,6 +143,7 @@ KERNEL(half, f16)
 """
 
 
+@pytest.mark.slow
 def test_directed_rounding_of_vectors_and_scalars(compiled: Callable[[str], bangc.Module]) -> None:
     module, device = compiled(_ROUNDED), Device()
     for kind, dtype in (("f32", np.float32), ("f16", np.float16)):

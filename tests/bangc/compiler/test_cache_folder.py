@@ -53,6 +53,7 @@ def test_a_full_disk_names_the_folder(monkeypatch, tmp_path):
         cache.publish(folder / "kernel.so", b"")
 
 
+@pytest.mark.slow
 def test_a_file_that_has_not_changed_is_not_translated_again(monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     file = tmp_path / "kernel.mlu"

@@ -154,6 +154,7 @@ def test_a_specialisation_may_be_static(word: str, tmp_path: Path) -> None:
         ("__nram__", "__bang_write_zero(a, 64)", "static WORD float a[64];"),
     ],
 )
+@pytest.mark.grid(2)
 def test_the_use_of_an_array_that_no_file_defines_is_an_error_at_its_line(
     word: str, use: str, defined: str, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def test_the_name_of_a_launch_may_have_comparisons(callee: str, name: str) -> No
     ],
     ids=["of one line", "of a macro", "over two lines"],
 )
+@pytest.mark.grid(2)
 def test_an_entry_may_have_the_name_of_a_function_of_the_c_library(launches: str, tmp_path: Path) -> None:
     file = tmp_path / "names.mlu"
     file.write_text(

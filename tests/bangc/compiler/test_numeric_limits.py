@@ -26,6 +26,7 @@ template <typename T> __mlu_entry__ void limits(float *out) {
 
 
 @pytest.mark.parametrize(("name", "kind"), [("half", np.float16), ("bfloat16_t", ml_dtypes.bfloat16)])
+@pytest.mark.grid(2)
 def test_limits_of_16_bit_floats(name: str, kind: type, tmp_path: Path, compiler: str) -> None:
     (tmp_path / "limits.mlu").write_text(KERNEL)
     device = Device()

@@ -67,6 +67,7 @@ def test_known_intrinsics_have_no_reason() -> None:
         ),
     ],
 )
+@pytest.mark.grid(2)
 def test_the_error_gives_the_reason_at_the_call(tmp_path: Path, call: str, message: str) -> None:
     file = tmp_path / "kernel.mlu"
     file.write_text(KERNEL.replace("__bang_tiling_2d_b8(x, x, 64)", call))
@@ -87,6 +88,7 @@ __mlu_entry__ void kernel(float *out, half *narrow) {
 
 
 @pytest.mark.parametrize("command", [("compile",), ("bangc", "check")])
+@pytest.mark.grid(2)
 def test_missing_intrinsics_are_told_with_line_and_remedy(
     command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_message_names_only_some_of_many_unknown_functions(tmp_path: Path) -> 
         mlusim.run(bangc.compile(tmp_path / "kernel.mlu")["kernel"], dim=1, kind="BLOCK")
 
 
+@pytest.mark.slow
 def test_an_intrinsic_of_any_name_is_an_error_only_where_it_is_called(tmp_path: Path) -> None:
     (tmp_path / "kernel.mlu").write_text(IN_A_TEMPLATE)
     module = bangc.compile(tmp_path / "kernel.mlu")

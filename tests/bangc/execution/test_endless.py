@@ -23,6 +23,7 @@ def module() -> bangc.Module:
     ("entry", "line", "tasks"),
     [("syncs", 6, 1), ("syncs", 6, 8), ("barriers", 10, 8), ("no_change", 16, 4), ("a_flag_that_nobody_sets", 21, 1)],
 )
+@pytest.mark.grid(2)
 def test_a_task_that_repeats_the_same_state_is_stopped(module: bangc.Module, entry: str, line: int, tasks: int) -> None:
     device = Device(max_operations=2_000_000)
     out = device.alloc(8, "int32")
@@ -32,6 +33,7 @@ def test_a_task_that_repeats_the_same_state_is_stopped(module: bangc.Module, ent
         device.synchronize()
 
 
+@pytest.mark.slow
 def test_a_loop_without_visible_effects_is_stopped_early(module: bangc.Module) -> None:
     device = Device(max_operations=60_000)
     device.launch(module["computes_on"], device.alloc(8, "int32"), dim=1, kind="BLOCK")

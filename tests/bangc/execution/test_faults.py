@@ -215,6 +215,7 @@ def test_a_memory_without_a_variable_is_the_compilers_error(tmp_path: Path, line
 
 
 @pytest.mark.parametrize("name", ["pass", "lambda", "in", "None"])
+@pytest.mark.grid(2)
 def test_names_may_be_keywords_of_python(name: str, tmp_path: Path) -> None:
     """Of an entry, and of an array that does not fit."""
     file = tmp_path / "keyword.mlu"

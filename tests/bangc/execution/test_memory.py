@@ -64,6 +64,7 @@ def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path)
 
 
 @pytest.mark.parametrize("sources", [(), ("other.mlu",)])
+@pytest.mark.grid(2)
 def test_arrays_larger_than_any_memory_are_an_error_of_a_core_that_has_one(
     tmp_path: Path, sources: tuple[str, ...]
 ) -> None:
@@ -145,6 +146,7 @@ def test_arrays_of_functions_count_in_the_launches_that_use_them(tmp_path: Path,
 
 
 @pytest.mark.parametrize("order", ["k % 3", "k / 8 % 3", "k * k % 3"])
+@pytest.mark.grid(2)
 def test_one_instruction_may_access_several_arrays(order: str, tmp_path: Path) -> None:
     """The arrays are equally far apart, so that accesses of one element of each are at equal steps."""
     file = tmp_path / "several.mlu"
@@ -236,6 +238,7 @@ __mlu_entry__ void unwritten(float *y) {
 """
 
 
+@pytest.mark.slow
 def test_a_memory_core_copies_a_shared_array_of_a_function_to_other_clusters(tmp_path: Path) -> None:
     """The other clusters have not used their array before, in the first launch and in later ones."""
     file = tmp_path / "broadcast.mlu"

@@ -63,6 +63,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> bangc.Module:
 
 
 @pytest.mark.parametrize(("record", "length"), [("Point", 3), ("Row", 12)])
+@pytest.mark.grid(2)
 def test_a_record_passed_by_value_is_read_where_it_lies(module: bangc.Module, record: str, length: int) -> None:
     x = np.random.default_rng(0).integers(-9, 9, (20, length)).astype(np.float32)
     kernel = module[f"sums<{record}>"]
@@ -98,6 +99,7 @@ def test_records_are_arguments_of_a_launch(tmp_path: Path) -> None:
     assert run_program(bangc.compile(file), mlusim.Device("mlu370-x4")) == 0
 
 
+@pytest.mark.slow
 def test_an_object_with_a_destructor_and_no_copy_constructor_is_not_copied_when_it_is_returned(tmp_path: Path) -> None:
     file = tmp_path / "owner.mlu"
     file.write_text(

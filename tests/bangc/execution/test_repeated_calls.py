@@ -102,6 +102,7 @@ def test_remedies_name_the_functions_of_bang_c(module: bangc.Module) -> None:
         ("mluMemcpyDirection_t(77)", "in direction 77: there is no such copy; write a name, such as GDRAM2NRAM$"),
     ],
 )
+@pytest.mark.grid(2)
 def test_a_wrong_direction_is_named_with_its_remedy(direction: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "direction.mlu"
     file.write_text(

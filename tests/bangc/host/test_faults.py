@@ -148,6 +148,7 @@ def test_an_error_of_a_class_made_for_one_run_keeps_its_public_type(module: bang
         run_apart(Program(module, Device()), work)
 
 
+@pytest.mark.slow
 def test_a_main_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "PROGRAM_LIMIT_S", 1)
     program = Program(module, Device(), ("endless",))

@@ -90,6 +90,7 @@ def test_a_wait_for_a_launch_that_ended_long_ago_costs_nothing() -> None:
     ],
     ids=["in a row", "behind a launch", "each awaited", "device awaited"],
 )
+@pytest.mark.grid(2)
 def test_a_program_measures_the_host(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], warm_up: str, after_each: str, expected_us: object
 ) -> None:

@@ -50,6 +50,7 @@ def library(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_kernels_run_although_host_code_uses_other_libraries(library: Path) -> None:
     x = mlusim.run(bangc.compile(library)["one"], mlusim.Output(64), dim=1, kind="BLOCK").output
     assert np.array_equal(x, np.ones(64, np.float32))
@@ -94,6 +95,7 @@ def test_runtime_queries_return_the_boards_properties(capsys: pytest.CaptureFixt
     ]
 
 
+@pytest.mark.slow
 def test_a_missing_constant_as_a_bound_is_an_error_with_the_remedy(compiler: str, tmp_path: Path) -> None:
     file = tmp_path / "bound.mlu"
     file.write_text(

@@ -311,6 +311,7 @@ def test_an_assertion_that_fails_in_a_thread_ends_the_program(
         (("_exit", "at once"), 4, "main"),
     ],
 )
+@pytest.mark.grid(2)
 def test_destructors_and_functions_at_exit_run_after_main(
     compiler: str,
     words: tuple[str, ...],
@@ -416,6 +417,7 @@ int main(int argc, char **) {
 
 
 @pytest.mark.parametrize("arguments", [(), ("twice",)])
+@pytest.mark.grid(2)
 def test_functions_of_cnrt_are_values(arguments: tuple[str, ...], compiler: str, tmp_path: Path) -> None:
     file = tmp_path / "values.mlu"
     file.write_text(VALUES)

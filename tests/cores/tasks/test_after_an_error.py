@@ -334,6 +334,7 @@ def test_a_kernel_returns_nothing(value):
 
 
 @pytest.mark.parametrize("kernel", ["x[70]", "core.add(x, x)", "1 / 0", "await core.barrier_that_is_none()"])
+@pytest.mark.grid(2)
 def test_tracebacks_end_in_the_kernel_unless_python_is_in_its_development_mode(kernel: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

@@ -130,6 +130,7 @@ async def a_slow_writer_for_atomics(core, x, flag):
 
 
 @pytest.mark.parametrize("kernel", [a_slow_writer, a_walk, counts_by_atomics, a_slow_writer_for_atomics])
+@pytest.mark.grid(2)
 def test_polling_written_locations_and_walking_memory_are_allowed(kernel):
     assert run(kernel, dim=4).output[0] > 0
 
@@ -245,6 +246,7 @@ async def repeats_without_end(core, x, out, steps):
     "kernel",
     [repeats_in_nram, counts, leaves_when_it_is_small, zips_with_a_range],
 )
+@pytest.mark.grid(2)
 def test_verify_allows_a_loop_that_makes_progress_to_repeat_itself(kernel):
     x = np.zeros((4, 64), np.float32)
     # Of four tasks, four times the repetitions after which a loop without progress is refused.

@@ -64,6 +64,7 @@ def test_law_of_runs_whose_future_differs_from_their_past(
         (ops.flip, 1, (1801, 64, 100), "float32", "mlu220-m2"),
     ],
 )
+@pytest.mark.grid(2)
 def test_tasks_that_wait_by_chance_are_not_extrapolated(
     run: Any, argument: Any, shape: tuple[int, ...], dtype: str, board: str
 ) -> None:

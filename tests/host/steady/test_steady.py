@@ -101,6 +101,7 @@ def test_loops_behind_each_other_on_a_full_link_are_simulated() -> None:
     ("kernel", "board", "clusters"),
     [(copy_rows, "mlu370-x4", 8), (ahead, "mlu370-s4", 6), (two_buffers, "mlu270-s4", 4), (copy_rows, "mlu590-m9", 12)],
 )
+@pytest.mark.grid(2)
 def test_cores_that_share_a_full_link_are_extrapolated(kernel: Any, board: str, clusters: int) -> None:
     """Cores drift apart at random, but the link does the same work in any case."""
     x = tensor(4 * clusters * 360, 4096)
@@ -108,6 +109,7 @@ def test_cores_that_share_a_full_link_are_extrapolated(kernel: Any, board: str, 
     assert quick.steady.operations > len(full.log) / 3, quick.steady
 
 
+@pytest.mark.slow
 def test_clusters_with_barriers_of_their_own() -> None:
     """The memory core and the cores of a cluster skip equally many barriers: otherwise they would wait forever."""
     x = tensor(16 * 500, 4096)
@@ -117,6 +119,7 @@ def test_clusters_with_barriers_of_their_own() -> None:
     assert rounds[0] == rounds[1]
 
 
+@pytest.mark.slow
 def test_clusters_in_step_are_not_extrapolated() -> None:
     """Clusters that share a link may run in step for hundreds of iterations, and then fall out of it and slow down."""
     x = tensor(32 * 411, 1600)
@@ -126,6 +129,7 @@ def test_clusters_in_step_are_not_extrapolated() -> None:
 
 
 @pytest.mark.parametrize("kernel", [changes, stops])
+@pytest.mark.grid(2)
 def test_tasks_that_do_not_continue_as_expected(kernel: Any) -> None:
     """Only the first and the last task are known in advance; if others differ, the run is repeated in full."""
     x = tensor(32 * 300, 4096)
@@ -145,6 +149,7 @@ def test_errors_of_skipped_operations() -> None:
 
 
 @pytest.mark.parametrize("board", ["mlu370-x4", "mlu590-h8"])
+@pytest.mark.grid(2)
 def test_operators(board: str) -> None:
     x = tensor(96, 1024, 1024)
     for run in (ops.cast, ops.reverse):

@@ -143,6 +143,7 @@ def source(program) -> list[str]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs)
+@pytest.mark.slow
 def test_removing_a_redundant_sync_is_safe(program):
     body = source(program)
     report = verify(compiled(body, "whole.py"), X, Output.like(X), rewrites=True, **ONE)

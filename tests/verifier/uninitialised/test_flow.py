@@ -23,6 +23,7 @@ async def rounded_up(core, x, out, stored=60):
     await core.memcpy(out[0:stored], b[0:stored])
 
 
+@pytest.mark.slow
 def test_uninitialised_lanes_that_are_never_stored_are_not_reported():
     report = verify(rounded_up, X, Output((60,)), reference=3 * X, **ONE)
     assert report.findings == (), report.text()
