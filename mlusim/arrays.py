@@ -17,7 +17,7 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 def as_element(value: Any, dtype: np.dtype[Any]) -> Array:
     """Return a number in an element type, as an array of rank 0. Those of Python's numbers are cached: read them only.
 
-    Raises what NumPy raises for a value that the type does not hold.
+    Values beyond the type's range become what NumPy's `astype` makes of them.
     """
     if type(value) is int or type(value) is float:
         # 0.0 and -0.0 are equal, but different values.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, Overflow
 from math import isinf
 
 from mlusim.errors import InputError, shown
@@ -44,7 +44,10 @@ def in_unit(name: str, text: str, number: str, unit: str) -> Decimal:
     if unit and unit not in known:
         takes = f"takes {', '.join(known)}" if known else "has no unit: write a bare number"
         raise InputError(f"{name}: {shown(text)}: no unit {unit!r}: it {takes}")
-    return Decimal(number.replace("_", "")) * known.get(unit, 1)
+    try:
+        return Decimal(number.replace("_", "")) * known.get(unit, 1)
+    except Overflow:
+        raise InputError(f"{name}: {shown(text)} is too large for a number of 64 bits") from None
 
 
 def as_number(name: str, text: str, value: Decimal, *, whole: bool) -> int | float:

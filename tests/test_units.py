@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlusim.units import format_bytes, format_us, group_digits, percent, plural, short_bytes, signed
+from mlusim.units import format_bytes, format_ns, format_us, group_digits, percent, plural, short_bytes, signed
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,11 @@ def test_microseconds_have_two_decimals_and_grouped_digits(time_ps: int, text: s
 )
 def test_fractions_are_percentages(share: float | None, text: str) -> None:
     assert percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("time_ps", "text"),
+    [(0, "0 ns"), (1_840_000, "1 840 ns"), (1_500, "1.5 ns"), (-500, "-0.5 ns"), (-1_500, "-1.5 ns")],
+)
+def test_nanoseconds_have_a_fraction_only_if_there_is_one(time_ps: int, text: str) -> None:
+    assert format_ns(time_ps) == text

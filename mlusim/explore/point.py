@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
 from mlusim.explore.kernel_call import KernelCall, absolute, contents
@@ -111,7 +113,7 @@ def option_json(value: Any) -> Any:
         return tuple(option_json(item) for item in value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return dtype_name(dtype_of(value))
+    return value.item() if isinstance(value, np.generic) else dtype_name(dtype_of(value))
 
 
 def prepare_point(point: Point) -> Call:

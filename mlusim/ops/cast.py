@@ -73,7 +73,7 @@ def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...],
     if saturate and dtype not in _NARROW:
         raise InputError(
             f"cast: saturate=True to {dtype_name(dtype)}: only casts to float8_e4m3fn and float8_e5m2 saturate on "
-            "demand (integers always do, other floats overflow to infinity); omit saturate"
+            "demand (floats to integers always do, integers wrap, other floats overflow to infinity); omit saturate"
         )
     if saturate and x.dtype == FLOAT8_E5M2 != dtype:
         raise InputError(

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, it_has, shown
 from mlusim.inputs import as_tuple
@@ -77,7 +79,7 @@ class Attribute:
     quiet: bool = False
 
     def normalised(self, value: Any) -> Any:
-        """Normalise a value: iterables to tuples, element types to dtypes.
+        """Normalise a value: iterables to tuples, element types to dtypes, scalars of NumPy to numbers of Python.
 
         Values of another kind are returned unchanged: the operator's own check reports them.
         """
@@ -85,7 +87,7 @@ class Attribute:
             return dtype_of(value)
         if self.kind in {"integers", "shape"}:
             return as_tuple(value)
-        return value
+        return value.item() if isinstance(value, np.generic) else value
 
 
 def complete(operator: str, attributes: Iterable[Attribute], values: Options) -> dict[str, Any]:

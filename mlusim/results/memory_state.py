@@ -201,7 +201,11 @@ class _Steps:
     def last(self, selected: Flags) -> Step | None:
         """Return the selected operation that ended last."""
         ended = np.flatnonzero(selected & self._ended)
-        return self._step(int(ended[np.argmax(self._end_ps[ended])])) if len(ended) else None
+        if not len(ended):
+            return None
+        ends = self._end_ps[ended]
+        # Of several that ended at once, the last one issued: a task may end as the next one of its core starts.
+        return self._step(int(ended[np.flatnonzero(ends == ends.max())[-1]]))
 
     def _step(self, record: int) -> Step:
         log, columns = self._log, self.columns

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim.errors import InputError
 from mlusim.explore.axis_values import MAX_VALUES, numbers, shapes
-from mlusim.quantities import text_of
+from mlusim.quantities import quantity, text_of
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,8 @@ def test_an_array_is_an_axis():
     found = mlusim.sweep("reverse", shape=[(3, 4)], axis=np.array([0, 1]), cores=np.array([4, 8]), workers=0)
     assert found.counts["done"] == 4
     assert sorted({(row["axis"], row["cores"]) for row in found.rows}) == [(0, 4), (0, 8), (1, 4), (1, 8)]
+
+
+def test_a_size_beyond_any_number_is_too_large():
+    with pytest.raises(InputError, match=r"^nram_bytes: '1e999999 GB' is too large for a number of 64 bits"):
+        quantity("nram_bytes", "1e999999 GB")

@@ -145,6 +145,11 @@ def test_a_list_is_an_axis_and_a_tuple_a_value():
     assert [row["axis"] for row in here("reverse", shape=(4, 4), axis=[0, (0, 1), 0]).rows] == [0, "0,1"]
 
 
+def test_scalars_of_numpy_are_numbers():
+    found = here("reverse", shape=(4, 4), axis=list(np.arange(2)))
+    assert [(row["axis"], row["status"]) for row in found.rows] == [(0, "done"), (1, "done")]
+
+
 def test_boards_of_other_sizes():
     given = {"shape": SHAPE, "strategy": "documented", "nram_bytes": [None, "512..1KiB*2"][1:]}
     rows = here(

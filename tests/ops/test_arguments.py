@@ -201,6 +201,7 @@ def test_saturate_keeps_to_the_finite_range(dtype, source, device):
 
 def test_saturate_is_for_float8_and_off_by_default():
     assert np.isnan(ops.cast(np.float32([1000]), "float8_e4m3fn").output.astype(np.float32)[0])
+    assert ops.cast(np.float32([1000]), "float8_e4m3fn", saturate=np.True_).output.astype(np.float32)[0] == 448
     with pytest.raises(InputError, match="saturate=True to float16: only casts to float8_e4m3fn and float8_e5m2"):
         ops.cast(X, "float16", saturate=True)
     narrow = X.astype(mlusim.dtypes.dtype_of("float8_e5m2"))
