@@ -38,6 +38,11 @@ def as_tuple(value: Any) -> Any:
     return value
 
 
+def as_plain(value: Any) -> Any:
+    """Convert a scalar of NumPy, or an array of rank 0, to a value of Python; return other values as they are."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) and not value.ndim else value
+
+
 def extents_of(text: str) -> tuple[int, ...] | None:
     """Return the extents of a shape as text, `2,8,64` or `2x8x64`; () for an empty text, None if it is not a shape."""
     plain = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")

@@ -76,7 +76,7 @@ def text_of(name: str, value: object, *, space: str = "") -> str:
     known = [(unit, size) for unit, size in units_of(name).items() if unit != "KB"]
     for unit, size in sorted(known, key=lambda item: -item[1]):
         number = f"{value / size:.6g}"
-        if value >= size > 1 and float(number) * size == value and len(number) <= 6:
+        if abs(value) >= size > 1 and float(number) * size == value and len(number) <= 6:
             return f"{number}{space}{unit}"
     number = str(value) if isinstance(value, int) else f"{value:.6g}"
     return next((f"{number}{space}{unit}" for unit, size in known if size == 1), number)

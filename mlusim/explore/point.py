@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
 from mlusim.explore.kernel_call import KernelCall, absolute, contents
@@ -26,6 +24,7 @@ from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.explore.user_kernels import restored
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
+from mlusim.inputs import as_plain
 from mlusim.ops.commands import command_of
 from mlusim.planning.split import MORE_NRAM
 
@@ -111,9 +110,8 @@ def option_json(value: Any) -> Any:
     """Return an option's value for JSON, with element types by name."""
     if isinstance(value, _TUPLES):
         return tuple(option_json(item) for item in value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return value.item() if isinstance(value, np.generic) else dtype_name(dtype_of(value))
+    plain = as_plain(value)
+    return plain if plain is None or isinstance(plain, bool | int | float | str) else dtype_name(dtype_of(plain))
 
 
 def prepare_point(point: Point) -> Call:

@@ -34,12 +34,13 @@ class RandomTensors:
 
     def _check_size(self, shape: tuple[int, ...], dtype: Any) -> None:
         """Raise `AllocationError` for a tensor that cannot fit, `InputError` for an invalid shape."""
-        nbytes = math.prod(as_shape("the shape", shape)) * np.dtype(dtype).itemsize
+        extents = as_shape("the shape", shape)
+        nbytes = math.prod(extents) * np.dtype(dtype).itemsize
         limit = _ADDRESSES if self._largest is None else self._largest.gdram_bytes
         if nbytes > limit:
             where = f"GDRAM of {self._largest.name}" if self._largest else "64-bit addresses"
             raise AllocationError(
-                f"a tensor of {np.dtype(dtype).name} {list(shape)} takes {format_bytes(nbytes)}: it can never fit in "
+                f"a tensor of {np.dtype(dtype).name} {list(extents)} takes {format_bytes(nbytes)}: it can never fit in "
                 f"the {format_bytes(limit)} of {where}; choose a smaller shape or element type"
             )
 

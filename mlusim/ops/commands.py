@@ -84,9 +84,13 @@ class Command:
         return chosen, chosen.complete(attributes)
 
     def example(self, draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-        """Return inputs of a shape and element type, for the given options."""
+        """Return inputs of a shape and element type, for the given options. Raises `InputError` for invalid options."""
         operator, attributes = self.choose(options)
-        return operator.example(draw, shape, dtype, {**options, **attributes})
+        of_example = {
+            attribute.name: attribute.normalised(options[attribute.name])
+            for attribute in self.operator.example_attributes
+        }
+        return operator.example(draw, shape, dtype, {**options, **of_example, **attributes})
 
     def prepare(
         self,

@@ -127,6 +127,8 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
 def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str, first: int) -> Extents:
     if axes is None:
         return tuple(range(first, first + columns))
+    if isinstance(axes, frozenset):
+        raise InputError(f"{operator}: axes={shown(set(axes))}: a set has no order; pass a tuple, such as (0, 1)")
     named = as_tuple(axes)
     if not isinstance(named, tuple):
         raise InputError(f"{operator}: axes={shown(axes)} is not a list of axes: name one for each coordinate")

@@ -10,11 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, it_has, shown
-from mlusim.inputs import as_tuple
+from mlusim.inputs import as_count, as_plain, as_shape, as_tuple
 
 Options = Mapping[str, Any]
 Kind = Literal["integer", "integers", "dtype", "choice", "flag", "shape", "count"]
@@ -81,13 +79,21 @@ class Attribute:
     def normalised(self, value: Any) -> Any:
         """Normalise a value: iterables to tuples, element types to dtypes, scalars of NumPy to numbers of Python.
 
-        Values of another kind are returned unchanged: the operator's own check reports them.
+        Raises `InputError` for what is no element type, shape or count. Values of other kinds are returned unchanged,
+        as are sets, which have no order: the operator's own check reports them.
         """
+        if value is None and not self.required:
+            return None
         if self.kind == "dtype":
             return dtype_of(value)
-        if self.kind in {"integers", "shape"}:
-            return as_tuple(value)
-        return value.item() if isinstance(value, np.generic) else value
+        if self.kind == "shape":
+            return as_shape(self.name, value)
+        if self.kind == "count":
+            return as_count(self.name, value)
+        if self.kind == "integers" and isinstance(value, set | frozenset):
+            return frozenset(value)
+        plain = as_plain(value)
+        return as_tuple(plain) if self.kind == "integers" else plain
 
 
 def complete(operator: str, attributes: Iterable[Attribute], values: Options) -> dict[str, Any]:

@@ -39,8 +39,9 @@ class Sensitivity(NamedTuple):
 def sensitivity(call: Call) -> list[Sensitivity]:
     """Rerun a call, timing only, with each assumed or fitted parameter of its board 20 % smaller and larger.
 
-    Parameters without effect are omitted; the others are sorted by their effect. The plan is unchanged. A value that
-    would break a rule of the board (efficiencies keep their order and stay below 1) changes only as far as allowed.
+    Parameters without effect are omitted, which are all if the run takes no time; the others are sorted by their effect.
+    The plan is unchanged. A value that would break a rule of the board (efficiencies keep their order and stay below 1)
+    changes only as far as allowed.
     """
     return sensitivity_of(call.plan.board, partial(_time_ps, call))
 
@@ -48,6 +49,8 @@ def sensitivity(call: Call) -> list[Sensitivity]:
 def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int]) -> list[Sensitivity]:
     """As `sensitivity`, for any time in picoseconds that depends on a board: `time_ps_on(board)`."""
     time_ps = time_ps_on(board)
+    if not time_ps:
+        return []
     sensitivities = []
     for field in uncertain_parameters(board):
         changes = [time_ps_on(scaled(board, field, 1 + sign * _PART)) / time_ps - 1 for sign in (-1, 1)]

@@ -73,13 +73,18 @@ def example_nd(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, option
     index_shape = options["index_shape"]
     aligned = options["mode"] == "aligned"
     batch_dims = options.get("batch_dims") or 0
+    # What is no list of axes is reported by the operator itself.
+    axes = options["axes"] if isinstance(options["axes"], tuple) else ()
     if index_shape is None:
-        columns = len(options["axes"] or (0,))
+        columns = len(axes or (0,))
         index_shape = (*shape, columns) if aligned else (*shape[: batch_dims + 1], columns)
     if not index_shape or not shape:
         raise InputError("index_shape: the last axis of the index holds the coordinates, so it has rank 1 or more")
+    if index_shape[-1] > len(shape):
+        # More coordinates than x has axes, which the operator itself reports.
+        return [draw.elements(shape, dtype), draw.integers(0, 1, index_shape)]
     first = 0 if aligned else batch_dims
-    axes = (aligned and options["axes"]) or range(first, first + index_shape[-1])
-    columns_drawn = [draw.integers(0, extent(shape, axis), index_shape[:-1]) for axis in tuple(axes)[: index_shape[-1]]]
+    indexed = (aligned and axes) or range(first, first + index_shape[-1])
+    columns_drawn = [draw.integers(0, extent(shape, axis), index_shape[:-1]) for axis in indexed[: index_shape[-1]]]
     index = np.stack(columns_drawn, axis=-1) if columns_drawn else np.zeros(index_shape, np.int32)
     return [draw.elements(shape, dtype), index]

@@ -110,3 +110,8 @@ def test_an_array_is_an_axis():
 def test_a_size_beyond_any_number_is_too_large():
     with pytest.raises(InputError, match=r"^nram_bytes: '1e999999 GB' is too large for a number of 64 bits"):
         quantity("nram_bytes", "1e999999 GB")
+
+
+def test_negative_values_have_the_units_of_positive_ones():
+    assert text_of("time_ps", -5_000_000) == "-5us"
+    assert text_of("nram_bytes", -4096) == "-4KiB"

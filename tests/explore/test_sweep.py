@@ -148,6 +148,24 @@ def test_a_list_is_an_axis_and_a_tuple_a_value():
 def test_scalars_of_numpy_are_numbers():
     found = here("reverse", shape=(4, 4), axis=list(np.arange(2)))
     assert [(row["axis"], row["status"]) for row in found.rows] == [(0, "done"), (1, "done")]
+    assert [row["axis"] for row in here("reverse", shape=(4, 4), axis=np.array(1)).rows] == [1]
+
+
+@pytest.mark.parametrize("operator", ["gather_nd", "scatter_nd"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"axes": 1}, "axes=1 is not a list of axes: name one for each coordinate"),
+        ({"index_shape": 99}, "index has shape [99], 99 coordinates a lookup, and input has rank 2"),
+        ({"index_shape": "x"}, "index_shape 'x': a shape is an integer or a tuple of integers"),
+        ({"index_shape": (-1,)}, "index_shape [-1]: an extent cannot be negative"),
+        ({"index_shape": 10**20}, "a tensor of int32 [100000000000000000000] takes"),
+    ],
+)
+def test_options_are_checked_before_inputs_are_drawn(operator, options, message):
+    (row,) = here(operator, shape=(4, 6), **options).rows
+    assert row["status"] == "impossible"
+    assert message in row["message"]
 
 
 def test_boards_of_other_sizes():

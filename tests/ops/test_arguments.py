@@ -356,3 +356,12 @@ def test_a_type_error_within_an_operator_is_not_explained():
 
     with pytest.raises(TypeError, match=r"^of its own$"):
         ops.cast(Spoiled(), "int8")
+
+
+@pytest.mark.parametrize("axes", [{1, 0}, frozenset({1, 0})])
+def test_axes_of_coordinates_have_an_order(axes):
+    x, index = np.arange(24).reshape(4, 6), np.zeros((4, 6, 2), np.int32)
+    for call in (lambda: ops.gather_nd(x, index, axes=axes), lambda: ops.scatter_nd(x, index, x, axes=axes)):
+        with pytest.raises(InputError, match=r"_nd: axes=\{0, 1\}: a set has no order; pass a tuple, such as \(0, 1\)"):
+            call()
+    np.testing.assert_array_equal(ops.reverse(x, axes).output, x[::-1, ::-1])

@@ -5,6 +5,7 @@ import pytest
 
 from mlusim.hardware import board
 from mlusim.ops.call import Input
+from mlusim.ops.commands import COMMANDS
 from mlusim.ops.sensitivity import scaled, sensitivity, uncertain_parameters
 from mlusim.ops.tin_shift import FORWARD
 
@@ -39,3 +40,8 @@ def test_sourced_parameters_are_not_varied():
     names = uncertain_parameters(board("mlu370-x4"))
     assert "dma_read_latency_ps" in names
     assert not {"dram_bandwidth_bytes_per_s", "vector_bytes_per_cycle", "scalar_add_cycles", "nram_bytes"} & set(names)
+
+
+def test_a_run_without_operations_is_sensitive_to_nothing():
+    call = COMMANDS["reverse"].prepare({"axis": 0}, [np.zeros((0, 4), np.float32)], board("mlu370-x4"), None)
+    assert sensitivity(call) == []
