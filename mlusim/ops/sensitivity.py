@@ -39,8 +39,8 @@ class Sensitivity(NamedTuple):
 def sensitivity(call: Call) -> list[Sensitivity]:
     """Rerun a call, timing only, with each assumed or fitted parameter of its board 20 % smaller and larger.
 
-    Parameters without effect are omitted, which are all if the run takes no time; the others are sorted by their effect.
-    The plan is unchanged. A value that would break a rule of the board (efficiencies keep their order and stay below 1)
+    Parameters without effect are omitted: all, if the run takes no time. The others are sorted by their effect. The
+    plan is unchanged. A value that would break a rule of the board (efficiencies keep their order and stay below 1)
     changes only as far as allowed.
     """
     return sensitivity_of(call.plan.board, partial(_time_ps, call))
