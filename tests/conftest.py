@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import gc
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import mlusim
 from mlusim.verifier import checked
 
 # Their assertions explain themselves as those of the tests do.
@@ -32,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in its background with Ctrl-C ignored, and our tests of Ctrl-C would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _keep_compiled_modules(config)
+    _require_this_checkout()
     if config.getoption("markexpr") == "fuzz":
         os.environ.setdefault("MLUSIM_FUZZ", "2000")
         settings.load_profile("fuzz")
@@ -46,6 +49,21 @@ def _keep_compiled_modules(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="mlusim-bytecode-", ignore_cleanup_errors=True)
         os.environ["PYTHONPYCACHEPREFIX"] = folder.name
         config.add_cleanup(folder.cleanup)
+
+
+def _require_this_checkout() -> None:
+    """`pytest` tests the installed package, which may be compiled: its sources must be those of this checkout."""
+    package, checkout = Path(mlusim.__file__).parent, Path(__file__).parents[1] / "mlusim"
+    if package == checkout:
+        return
+    sources = [file.relative_to(checkout) for suffix in ("py", "h") for file in checkout.rglob(f"*.{suffix}")]
+    _, different, missing = filecmp.cmpfiles(package, checkout, sources, shallow=False)
+    if old := different + missing:
+        pytest.exit(
+            f"the installed package, {package}, is not that of this checkout: {old[0]} differs. "
+            f"Install it again with pip install '.[test]', or test the checkout with python -m pytest",
+            returncode=pytest.ExitCode.USAGE_ERROR,
+        )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -239,6 +239,7 @@ mlusim.run(kernel, np.zeros(4, np.int8), dim=1, kind='BLOCK')
         _A_RUN,
     ],
 )
+@pytest.mark.grid(2)
 def test_an_import_and_a_run_are_cheap(program: str) -> None:
     """No pictures, tables or command lines come with the board."""
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}

@@ -171,6 +171,7 @@ def test_macros_may_have_the_names_of_parameters_of_the_headers(tmp_path: Path) 
     assert report.ok, report.text()
 
 
+@pytest.mark.slow
 def test_every_command_of_a_kernel_takes_its_compile_options(capsys: pytest.CaptureFixture[str]) -> None:
     compiled = ("-I", OPTIONS.parent / "include", "-D", "FACTOR=3")
     words = (f"{OPTIONS}:scale", "--shape", "4096", "--arg", "n=4096", *compiled)

@@ -124,6 +124,7 @@ def _only_finding(folder: Path, lines: str, *arguments: Any, **options: Any) -> 
     return report.findings[0]
 
 
+@pytest.mark.slow
 def test_a_barrier_of_the_cores_in_both_branches_is_one_finding(tmp_path: Path) -> None:
     lines = """__mlu_shared__ float box[4 * 64];
 __mlu_entry__ void kernel(const float *x, float *out) {
@@ -197,6 +198,7 @@ def test_a_filter_that_stores_too_much_or_at_the_wrong_place_is_one_finding(tmp_
     assert report.errors[0].remedy.startswith("`__sync_io()`"), report.text()
 
 
+@pytest.mark.slow
 def test_a_load_into_another_buffer_is_one_finding_with_the_load_that_it_replaces(tmp_path: Path) -> None:
     lines = """__mlu_entry__ void kernel(const float *a, const float *b, float *out) {
   if (__is_mpu()) return;

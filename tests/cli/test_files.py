@@ -119,6 +119,7 @@ def test_foreign_files_are_replaced_only_with_force(folder, capsys, arguments):
     ],
     ids=lambda words: words[0] + words[-1],
 )
+@pytest.mark.grid(2)
 def test_files_written_by_mlusim_are_replaced(folder, capsys, arguments):
     for _ in range(2):
         assert error_of(arguments, capsys) == (0, "")
@@ -134,6 +135,7 @@ def run_shell(command, folder):
     )
 
 
+@pytest.mark.slow
 def test_outputs_that_are_closed(folder):
     for command in ("mlusim devices >&-", "mlusim devices >&- 2>&-", "mlusim devices 2>&-"):
         ran = run_shell(command, folder)
@@ -216,6 +218,7 @@ def test_a_users_kernel_writes_all_output_files(folder, capsys, words, message):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+@pytest.mark.slow
 def test_names_that_are_not_text_are_written_with_question_marks(folder):
     name = os.fsdecode(b"k\xe9.py")
     (folder / "kern.py").rename(name)

@@ -72,6 +72,7 @@ def test_every_command_is_here():
 
 
 @pytest.mark.parametrize("name", DOES)
+@pytest.mark.grid(3)
 def test_json_output_contains_nothing_else(folder, name):
     done = call(*DOES[name], "--json")
     assert done.exit_code == 0, done.stderr
@@ -196,6 +197,7 @@ def test_a_file_is_unchanged_if_writing_fails(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_picture_is_unchanged_if_drawing_fails(folder, monkeypatch):
     Path("errors.svg").write_text("before")
 

@@ -110,6 +110,7 @@ def schema_of(name):
 
 
 @pytest.mark.parametrize(("name", "words", "code"), CASES)
+@pytest.mark.grid(3)
 def test_printed_json_matches_its_schema(home, monkeypatch, name, words, code):
     if any(word.endswith(".parquet") for word in words):
         pytest.importorskip("pyarrow")

@@ -24,7 +24,7 @@ TABLES = {
 }
 
 
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("more", [(), ("--full",)], ids=["short", "full"])
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", TABLES)
@@ -108,6 +108,7 @@ def test_help_fits_and_its_examples_can_be_pasted(path):
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if " " not in name])
+@pytest.mark.grid(3)
 def test_the_full_table_contains_the_short_one(name):
     short, full = (CliRunner().invoke(main, [*TABLES[name], *more]).stdout for more in ((), ("--full",)))
     assert len(full) > len(short) or name == "diff"  # whose short table may be whole

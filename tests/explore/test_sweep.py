@@ -331,6 +331,7 @@ def test_tables_by_suffix(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv", "table.csv.json", "table.json"]
 
 
+@pytest.mark.slow
 def test_a_table_goes_through_parquet(tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")

@@ -51,6 +51,7 @@ def test_lines_show_the_figures(one_line):
         assert np.allclose(line.get_ydata(), [factor * row[column] for row in done])
 
 
+@pytest.mark.slow
 def test_tier_boundaries_of_one_line_are_bands(one_line):
     tiers = {row["nram_usable_bytes"]: row["tier"] for row in one_line.done}
     changes = [(a, b) for a, b in zip(tiers, list(tiers)[1:], strict=False) if tiers[a] != tiers[b]]
@@ -113,6 +114,7 @@ def test_an_axis_of_names_keeps_its_order():
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.grid(2)
 def test_the_same_sweep_gives_the_same_picture(tmp_path, one_line, suffix):
     for name in ("one", "two"):
         one_line.plot(tmp_path / f"{name}{suffix}", against="nram")

@@ -168,6 +168,7 @@ def cluster():
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_a_cluster_runs_the_same_points(cluster, kernels, tmp_path):
     given = {"shape": [(2, 4, 8, 49), (2, 4, 8, 98)], "strategy": "all", "nram_bytes": [64, 4096]}
     here, there = (mlusim.sweep("tin_shift", **given, **where).rows for where in ({"workers": 0}, {"client": cluster}))
@@ -181,6 +182,7 @@ def test_a_cluster_runs_the_same_points(cluster, kernels, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_the_command_line_and_a_cluster(cluster, start):
     process = start(
         "sweep", "reverse", "--shape", "64,64", "--axis", "0", "--dask", cluster.scheduler.address, "--no-db"
@@ -191,6 +193,7 @@ def test_the_command_line_and_a_cluster(cluster, start):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_the_command_line_closes_its_client(cluster):
     def clients():
         return cluster.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.clients))

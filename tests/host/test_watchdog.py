@@ -64,6 +64,7 @@ async def slow_but_sound(core: Core) -> None:
 
 
 @pytest.mark.parametrize("kernel", [endless_pass, endless_pass_deaf])
+@pytest.mark.grid(2)
 def test_a_loop_that_issues_nothing(kernel: Any) -> None:
     first = inspect.getsourcelines(kernel)[1]
     with pytest.raises(OperationLimitError) as caught:
@@ -95,6 +96,7 @@ def test_a_loop_that_catches_everything(kernel: Any) -> None:
 
 
 @pytest.mark.parametrize("follower", ["sys.setprofile", "sys.settrace"])
+@pytest.mark.grid(2)
 def test_runs_under_a_profiler_and_under_coverage(follower: str) -> None:
     program = f"import sys, mlusim.ops; {follower}(lambda *_: None); print(mlusim.ops.flip([1, 2], 0).output)"
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)

@@ -48,7 +48,7 @@ def test_each_axis(name, nram_bytes, strategy, axis):
     assert same_bits(result, np.take_along_axis(opaque(x)[part], index % x.shape[axis], axis))
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 3072])
 @pytest.mark.parametrize("strategy", ["auto", "slab", "rows"])

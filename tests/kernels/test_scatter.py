@@ -29,7 +29,7 @@ def put_rows(x, index, src):
     return out
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wide", [False, True])
@@ -63,7 +63,7 @@ def test_nram_that_is_not_a_multiple_of_its_alignment(nram_bytes, updates):
     assert np.array_equal(np.delete(result.output, 7), np.delete(x, 7))
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 4096, 1536])
 @pytest.mark.parametrize("strategy", ["auto", "rows"])
@@ -79,7 +79,7 @@ def test_each_axis(name, nram_bytes, strategy, axis):
     assert same_bits(result, scattered(x, index, src, axis))
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 2560])
 @pytest.mark.parametrize("strategy", ["auto", "slab", "rows"])
@@ -109,7 +109,7 @@ def test_two_axes_chosen_around_a_shared_one(name, strategy, nram_bytes):
     assert same_bits(result, expected)
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 @pytest.mark.parametrize("name", SORTING)
 @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])

@@ -105,6 +105,7 @@ def run_notebook(lesson):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the notebook server's libraries
+@pytest.mark.slow
 def test_a_lesson_runs_as_a_notebook_and_shows_its_pictures():
     outputs = run_notebook(LESSONS / "01_one_core.py")
     assert [output for output in outputs if "image/svg+xml" in output.get("data", {})]

@@ -51,6 +51,7 @@ def test_gather(shape, axis, wanted, seed, device):
 
 @given(shapes, st.integers(0, 3), seeds, BOARDS, st.sampled_from(["slab", "rows", "bins"]))
 @settings(deadline=None, max_examples=40)
+@pytest.mark.slow
 def test_scatter(shape, axis, seed, device, strategy):
     """Each element once: torch does not define which of several updates wins."""
     assume(strategy != "bins" or device != "mlu270-s4")
@@ -78,6 +79,7 @@ def test_rows_by_tuples(rows, columns, width, count, seed, device):
 
 @given(shapes, st.integers(1, 12), seeds, BOARDS)
 @settings(deadline=None, max_examples=40)
+@pytest.mark.slow
 def test_whole_rows(shape, count, seed, device):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(shape).astype(np.float32)

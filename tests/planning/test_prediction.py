@@ -118,6 +118,7 @@ def test_a_reverse_sequence_ends_with_the_task_of_the_longest_sequence(device, s
 @pytest.mark.parametrize("device", ["mlu370-s4", "mlu590-h8"])
 @pytest.mark.parametrize("strategy", ["strided", "staged"])
 @pytest.mark.parametrize(("shape", "sequence_axis", "batch_axis"), [((56, 64, 3), 2, 1), ((2, 8, 56, 56), 0, 3)])
+@pytest.mark.grid(3)
 def test_only_the_first_tiles_of_a_task_load_lengths_that_later_ones_share(
     device, strategy, shape, sequence_axis, batch_axis
 ):

@@ -90,6 +90,7 @@ def test_the_rate_of_a_task_of_hard_sigmoid_falls_as_tasks_are_added():
 
 
 @pytest.mark.parametrize("tasks", [4, 64])
+@pytest.mark.grid(2)
 def test_hard_sigmoid_is_linear_in_the_size_of_the_tensor(tasks):
     """Per task count, as measured on MLU290. In the model, cores leave their common step within the first chunks."""
     few, many = (time_of(hard_sigmoid(rows, tasks)) for rows in (32, 64))

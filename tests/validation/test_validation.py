@@ -63,6 +63,7 @@ COUNTED = [row for row in QUICK if row.bytes_written and row.name not in UNCOUNT
 
 
 @pytest.mark.parametrize("row", COUNTED, ids=lambda row: row.name)
+@pytest.mark.grid(3)
 def test_a_re_created_kernel_moves_the_bytes_of_the_measurement(row, devices):
     device = devices[row.name]
     columns = device.log.columns()
@@ -129,7 +130,7 @@ def test_doubling_the_row_scales_the_time_as_measured(outcomes):
 
 @pytest.mark.parametrize("name", ["mlu370-x4", "mlu590-m9"])
 @pytest.mark.parametrize("inputs", [1, 2], ids=["scale is copy", "triad is add"])
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_an_extra_vector_instruction_is_hidden_by_the_dram_bound(name, inputs):
     """STREAM's four, all blocking: one instruction more a tile costs nothing while the DRAM is busy."""
     times = []

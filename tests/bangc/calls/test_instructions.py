@@ -268,6 +268,7 @@ def test_a_rule_of_arguments_is_stated_at_the_line_of_a_template(tmp_path: Path)
         ("__bang_minpool_index((unsigned *)a, a, 64, 1, 4, 1, 4, 1, 1)", "minpool_index"),
     ],
 )
+@pytest.mark.grid(2)
 def test_a_result_in_place_that_the_header_forbids_is_an_error(call: str, name: str, tmp_path: Path) -> None:
     file = tmp_path / "typed.mlu"
     file.write_text(

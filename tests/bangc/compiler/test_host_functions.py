@@ -40,6 +40,7 @@ def test_a_function_of_the_host_is_found_at_its_first_call(declared: str, line: 
 
 
 @pytest.mark.parametrize("call", ["S::f(1)", "T<S>::f(1)", "s.f(1)"])
+@pytest.mark.grid(2)
 def test_a_method_of_the_host_of_a_templates_parameter_is_found(call: str, tmp_path: Path) -> None:
     text = "".join(
         f"struct {name} {{ WORD static float f(float x) {{ return x; }} }};\n".replace("WORD", word)

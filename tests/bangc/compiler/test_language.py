@@ -135,6 +135,7 @@ def test_the_use_of_an_undefined_variable_is_an_error_at_its_line(
 
 
 @pytest.mark.parametrize("word", ["static __mlu_func__", "__mlu_func__ static inline"])
+@pytest.mark.grid(2)
 def test_a_specialisation_may_be_static(word: str, tmp_path: Path) -> None:
     file = tmp_path / "special.mlu"
     file.write_text(
@@ -284,6 +285,7 @@ def test_a_file_that_breaks_off_is_an_error_at_its_end(tmp_path: Path) -> None:
         bangc.compile(file)
 
 
+@pytest.mark.slow
 def test_headers_of_libraries_that_are_not_simulated(tmp_path: Path) -> None:
     file = tmp_path / "library.mlu"
     file.write_text(
@@ -314,6 +316,7 @@ def test_an_array_declared_before_its_definition_has_its_size(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.grid(2)
 def test_an_array_without_a_size_refers_to_the_file_that_defines_it(order: int, tmp_path: Path) -> None:
     (tmp_path / "tiles.h").write_text(
         "#include <bang.h>\n"

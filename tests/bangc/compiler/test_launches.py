@@ -68,6 +68,7 @@ def test_an_entry_may_have_the_name_of_a_function_of_the_c_library(launches: str
     assert run_program(bangc.compile(file), Device()) == 75 + 100
 
 
+@pytest.mark.slow
 def test_entries_with_names_of_the_c_library_may_have_overloads_and_default_values(tmp_path: Path) -> None:
     file = tmp_path / "kinds.mlu"
     file.write_text(

@@ -74,6 +74,7 @@ def test_each_file_may_fill_the_nram_with_an_array_of_one_name(
     assert capfd.readouterr().out == "11 11\n"
 
 
+@pytest.mark.slow
 def test_functions_of_one_name_are_those_of_their_files(
     tmp_path: Path, compiler: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

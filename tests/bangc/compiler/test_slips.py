@@ -48,7 +48,7 @@ def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
     assert "__nan" not in str(raised.value)
 
 
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -103,6 +103,7 @@ def test_a_misspelt_name_of_cnrt_is_an_error_where_it_is_used(
 @pytest.mark.parametrize(
     "constant", ["cnrtFuncTypeUnion32", "CNRT_FLOAT64", "cnrtMemcpyDeviceToHost", "CNNL_DTYPE_COMPLEX_HALF"]
 )
+@pytest.mark.grid(2)
 def test_a_constant_that_the_headers_lack_compiles(constant: str, tmp_path: Path) -> None:
     file = tmp_path / "lacked.mlu"
     file.write_text(f"{HEAD}int use(int);\nint main() {{ return use({constant}); }}\n")

@@ -18,6 +18,7 @@ def _source(text: str) -> Source:
     return source_of(f'# 1 "file.mlu"\n{text}\n')
 
 
+@pytest.mark.slow
 def test_they_run_and_instances_of_a_template_share_the_variables_of_the_file() -> None:
     module, device = bangc.compile(FILE), Device()
     assert module.entries == ["forms", "count<...>"]

@@ -52,6 +52,7 @@ def test_a_loop_without_visible_effects_is_stopped_early(module: bangc.Module) -
         ("waits_for_a_time", 1),
     ],
 )
+@pytest.mark.grid(2)
 def test_a_finite_loop_is_not_stopped(module: bangc.Module, entry: str, tasks: int) -> None:
     kind = "UNION1" if tasks > 1 else "BLOCK"
     out = mlusim.run(module[entry], mlusim.Output(4, "int32"), dim=tasks, kind=kind).output

@@ -207,6 +207,7 @@ def test_lines_of_the_rewritten_text_are_quoted_as_the_user_wrote_them(tmp_path:
 
 
 @pytest.mark.parametrize("line", ["float *y = __nram__;", "__nram__ float;", "__nram__ float, a[4];", "__nram__ = 3;"])
+@pytest.mark.grid(2)
 def test_a_memory_without_a_variable_is_the_compilers_error(tmp_path: Path, line: str) -> None:
     source = tmp_path / "nameless.mlu"
     source.write_text(f"__mlu_entry__ void kernel(float *x) {{\n  {line}\n  x[0] = y;\n}}\n")

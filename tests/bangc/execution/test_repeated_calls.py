@@ -28,6 +28,7 @@ def module() -> bangc.Module:
     return bangc.compile(KERNELS / "repeated.mlu")
 
 
+@pytest.mark.slow
 def test_a_log_is_freed_with_its_device(module: bangc.Module) -> None:
     device = Device()
     x, out = device.upload(np.arange(512, dtype=np.float32)), device.alloc(8192 + 512, np.float32)

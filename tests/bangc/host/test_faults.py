@@ -34,7 +34,7 @@ def _line(part: str) -> int:
     return next(number for number, line in enumerate(FILE.read_text().splitlines(), 1) if part in line)
 
 
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 @pytest.mark.parametrize(
     ("what", "part", "message"),
     [
@@ -288,7 +288,7 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
     assert not is_system(f"{sys.prefix}-kernels/handlers.cpp")
 
 
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 @pytest.mark.parametrize(
     ("kernel", "call", "message"),
     [

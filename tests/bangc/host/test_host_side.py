@@ -14,6 +14,7 @@ from mlusim.errors import CompileError, InputError
 FILE = Path(__file__).parents[1] / "kernels" / "host_side.mlu"
 
 
+@pytest.mark.slow
 def test_what_only_the_host_compiles_runs(capsys: pytest.CaptureFixture[str]) -> None:
     module, device = bangc.compile(FILE), Device()
     assert module.has_main
@@ -25,6 +26,7 @@ def test_what_only_the_host_compiles_runs(capsys: pytest.CaptureFixture[str]) ->
     device.verify().check()
 
 
+@pytest.mark.slow
 def test_a_template_that_only_the_host_instantiates_has_no_code_on_the_board() -> None:
     module = bangc.compile(FILE, define=["ONLY_HERE"])
     rule = r"main, host_side\.mlu:60: scale<float><<<\.\.\.>>>: only host code instantiates or defines it, .* move the "
@@ -32,6 +34,7 @@ def test_a_template_that_only_the_host_instantiates_has_no_code_on_the_board() -
         run_program(module, Device())
 
 
+@pytest.mark.slow
 def test_an_error_of_the_host_side_says_so() -> None:
     module = bangc.compile(FILE, define=["WRONG"])
     with pytest.raises(CompileError, match=r"in host code, where __BANG_ARCH__ is not defined, host_side\.mlu does"):

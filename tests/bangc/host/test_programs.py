@@ -252,6 +252,7 @@ def test_a_wrong_invocation_is_an_error_at_its_line(what: str, message: str) -> 
         run_program(bangc.compile(KERNELS / "invoked.mlu"), Device(), (what,))
 
 
+@pytest.mark.slow
 def test_an_extern_c_entry_is_callable_from_a_host_file_with_its_own_half(capsys: pytest.CaptureFixture[str]) -> None:
     module = bangc.compile(KERNELS / "linkage.cpp", sources=[KERNELS / "linkage.mlu"])
     assert run_program(module, Device()) == 0
@@ -259,6 +260,7 @@ def test_an_extern_c_entry_is_callable_from_a_host_file_with_its_own_half(capsys
 
 
 @pytest.mark.parametrize("board", ["mlu270", "mlu370-x4"])
+@pytest.mark.grid(2)
 def test_the_host_reshapes_filters(board: str) -> None:
     device = Device(board)
     assert run_program(bangc.compile(KERNELS / "reshaped.mlu", device), device) == 0
@@ -341,6 +343,7 @@ def test_destructors_and_functions_at_exit_run_after_main(
         assert capsys.readouterr().out == printed
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_in_an_error_is_checked_for_its_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,7 +31,7 @@ from mlusim.errors import InputError
 ALLOWED = [pair for pair in PAIRS if pair.values[0] not in PARTS or pair.values[1] in PARTS]
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_every_pair(source: dtypes.Dtype, target: dtypes.Dtype) -> None:
     x = patterns(source)

@@ -25,7 +25,7 @@ async def maybe(core, name):
         await getattr(core, name)()
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 @pytest.mark.parametrize(("first", "second", "third"), list(itertools.product(SYNCS, repeat=3)))
 def test_each_pipe_needs_a_sync_that_names_it(first, second, third):
     async def kernel(core, x, out):
