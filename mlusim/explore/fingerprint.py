@@ -27,11 +27,12 @@ import numpy as np
 
 from mlusim.arrays import Array
 
-_SCALARS = (type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
+_SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType})
 # Names by which code reads from outside: builtins, and attributes of modules and paths.
 _OUTSIDE_NAMES = frozenset({"open", "input", "exec", "eval", "__import__", "globals"})
 _OUTSIDE_ATTRIBUTES = frozenset(
-    {"environ", "getenv", "read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "import_module"}
+    {"environ", "getenv", "open", "read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap"}
+    | {"import_module"}
 )
 # Attributes of a class that do not affect its behaviour, or that pickling adds.
 _OF_EVERY_CLASS = frozenset(
@@ -71,7 +72,7 @@ class _Walk:
 
     def of(self, value: Any, name: str) -> bytes:
         """Return the digest of a value that the code calls `name`."""
-        if isinstance(value, _SCALARS):
+        if type(value) in _SCALARS:
             return _join(type(value).__name__, repr(value))
         key = id(value)
         if key not in self._seen:
@@ -97,6 +98,9 @@ class _Walk:
                 return _join(type(value).__name__, *sorted(self.of(item, name) for item in value))
             case types.ModuleType():
                 return self._module(value, name)
+            case types.FunctionType() | types.BuiltinFunctionType() if _reads_outside(value):
+                self.unknown.append(f"what `{name}` reads")
+                return _join("reader", value.__name__)
             case types.FunctionType():
                 return self._function(value)
             case types.MethodType():
@@ -146,20 +150,21 @@ class _Walk:
         outside = names & _OUTSIDE_NAMES - function.__globals__.keys() | attributes & _OUTSIDE_ATTRIBUTES
         self.unknown += [f"what {function.__name__} reads by `{name}`" for name in sorted(outside)]
         for name in sorted(names & function.__globals__.keys()):
-            value = function.__globals__[name]
-            yield _join(name, self.of(value, name))
-            if isinstance(value, types.ModuleType) and not installed(value.__name__):
-                used = sorted(attributes & vars(value).keys())
-                yield from (
-                    _join(attribute, self.of(vars(value)[attribute], f"{name}.{attribute}")) for attribute in used
-                )
+            yield from self._global(function.__globals__[name], name, attributes)
         for name in sorted(imports):
             try:
                 module = importlib.import_module(name)
             except Exception:  # noqa: BLE001 - a module may raise anything while it loads
                 self.unknown.append(f"`import {name}` in {function.__name__}")
             else:
-                yield _join(name, self.of(module, name))
+                yield from self._global(module, name, attributes)
+
+    def _global(self, value: Any, name: str, attributes: set[str]) -> Iterator[bytes]:
+        """Yield the digest of a value and, if it is a module of the user's, of its values that the code looks up."""
+        yield _join(name, self.of(value, name))
+        if isinstance(value, types.ModuleType) and not installed(value.__name__):
+            for attribute in sorted(attributes & vars(value).keys()):
+                yield _join(attribute, self.of(vars(value)[attribute], f"{name}.{attribute}"))
 
     def _module(self, module: types.ModuleType, name: str) -> bytes:
         package = installed(module.__name__)
@@ -181,7 +186,7 @@ class _Walk:
         package = installed(kind.__module__)
         if package:
             return _join("class", package, kind.__qualname__)
-        parts = [kind.__name__.encode(), self._of_parts("bases", kind.__bases__, kind.__name__)]
+        parts = [kind.__name__.encode(), self._of_parts("bases", (type(kind), *kind.__bases__), kind.__name__)]
         for key, value in sorted(vars(kind).items()):
             if key not in _OF_EVERY_CLASS:
                 slot = isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
@@ -205,6 +210,11 @@ class _Walk:
             return _join("global", package, type(value).__qualname__, reduced)
         parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]
         return self._of_parts("object", parts, name)
+
+
+def _reads_outside(function: Any) -> bool:
+    """Return whether a function, under whatever name, is one of the libraries that reads from outside."""
+    return function.__name__ in _OUTSIDE_NAMES | _OUTSIDE_ATTRIBUTES and bool(installed(function.__module__))
 
 
 def _join(*parts: str | bytes) -> bytes:

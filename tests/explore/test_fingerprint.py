@@ -32,6 +32,24 @@ class Setting:
     tile: int
 
 
+class Sized(int):
+    """A number with an attribute, and with the text of every other."""
+
+    def __new__(cls, number, unit):
+        sized = super().__new__(cls, number)
+        sized.unit = unit
+        return sized
+
+    def __repr__(self):
+        return "a size"
+
+
+def made_by(number):
+    """A class whose call is decided by its metaclass."""
+    meta = type("Meta", (type,), {"__call__": lambda cls: number})
+    return meta("Made", (), {})
+
+
 Pair = collections.namedtuple("Pair", "a b")  # noqa: PYI024 - what users write
 
 
@@ -99,6 +117,7 @@ VALUES = (
     *(np.float32(1), np.float64(1), np.zeros(2000), np.zeros((2000, 1)), np.zeros(2000, np.float32)),
     *(np.ma.array([1, 2], mask=mask) for mask in ([0, 1], [1, 0])),
     *(np.dtype("int8"), np.int8, range(3), slice(3), Colour.RED, Setting(1), Setting(2), Pair(1, 2), Path("a")),
+    *(Sized(1, "B"), Sized(2, "B"), Sized(1, "KiB"), made_by(1), made_by(2)),
     *(len, np.add, np.subtract, mlusim.board("mlu370-x4"), mlusim.board("mlu590-h8"), os.path.join),
 )
 
@@ -152,7 +171,11 @@ def test_helpers_that_call_each_other():
         (lambda: open("x").read(), "what <lambda> reads by `open`"),  # noqa: PTH123, SIM115 - what users write
         (lambda: os.environ["X"], "what <lambda> reads by `environ`"),
         (lambda: Path("x").read_text(), "what <lambda> reads by `read_text`"),
+        (lambda: Path("x").open(), "what <lambda> reads by `open`"),  # noqa: SIM115 - what users write
         (lambda: eval("1"), "what <lambda> reads by `eval`"),
+        (open, "what `value` reads"),
+        (os.getenv, "what `value` reads"),
+        (np.fromfile, "what `value` reads"),
     ],
 )
 def test_objects_that_cannot_be_digested_are_named(value, why):
@@ -171,6 +194,9 @@ def test_sibling_modules_count_by_text_and_by_use(tmp_path):
     changed = digest(second="N = 1000\n")
     assert changed != base
     assert digest(first="import second\ndef run():\n    return second.N - 1\n") not in {base, changed}
+    within = "async def kernel(core, x, out):\n    from first import N\n    return N\n"
+    base = digest(kern=within, first="from second import N\n", second="N = 1\n")
+    assert digest(second="N = 1000\n") != base
     assert not {"first", "second"} & set(sys.modules)
 
 
