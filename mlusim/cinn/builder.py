@@ -264,8 +264,9 @@ class NetBuilder:
             taken = {variable for instruction in self._instructions for variable in instruction.inputs}
             chosen = [instruction.output for instruction in self._instructions if instruction.output not in taken]
         else:
-            outputs = (outputs,) if isinstance(outputs, Variable | str) else outputs
-            chosen = list(dict.fromkeys(self._variable("build", "outputs", value) for value in outputs))
+            named = as_tuple(outputs)
+            named = named if isinstance(named, tuple) else (named,)
+            chosen = list(dict.fromkeys(self._variable("build", "outputs", value) for value in named))
         return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(chosen))
 
     def __str__(self) -> str:

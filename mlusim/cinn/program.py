@@ -122,6 +122,8 @@ class Program:
             variable = declared.get(name)
             if variable is None or (isinstance(key, Variable) and key is not variable):
                 raise InputError(f"{where} has no input {key!r}: its inputs are {', '.join(declared)}")
+            if variable in arrays:
+                raise InputError(f"{where}: input {name!r} is given twice, by name and as a variable: give it once")
             array = as_array(f"{where}: input {name!r}", value)
             dtype = dtype_of(array.dtype)
             if array.shape != variable.shape or dtype != variable.dtype:

@@ -155,6 +155,13 @@ class Program(click.Group):
             raise click.UsageError(f"no command {args[0]!r}; {near}choose one of {', '.join(self.commands)}", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """As in click, which would exit with 1 for a closed output, here of `--help` or `--version`."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError as error:
+            raise _ReaderLeftError from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """As in click, which would exit with 1 for a closed output, and print an empty line for an interrupt."""
         try:

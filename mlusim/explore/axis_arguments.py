@@ -26,6 +26,8 @@ from mlusim.ops.commands import Command, command_of
 # Parameters of both `sweep` and `tune`.
 _OF_ALL = ("shape", "dtype", "device", "strategy", "arguments", "seed", "db", "workers", "progress", "settings")
 _LAUNCH = ("dim", "kind", "theory_ops")
+# Parameters of a board that parameters of `sweep` decide.
+_DECIDED_BY = {"clusters": "cores", "cores_per_cluster": "cores", "nram_bytes": "nram_bytes"}
 
 
 def axes_of(
@@ -68,6 +70,10 @@ def axes_of(
         _check_arguments(kernel, arguments, shape)
         axes = _kernel_axes(kernel, swept, named, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
     varied = {parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()}
+    for parameter in varied:
+        decided_by = _DECIDED_BY.get(parameter, "")
+        if {"cores": cores, "nram_bytes": nram_bytes}.get(decided_by) is not None:
+            raise InputError(f"vary: {decided_by} decides the board's {parameter}: pass only one of the two")
     return replace(
         axes,
         arguments=tuple(arguments),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from decimal import Decimal
 from itertools import product
@@ -25,6 +25,7 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, nearest, shown
 from mlusim.hardware import Board, board
+from mlusim.inputs import as_plain
 from mlusim.quantities import NUMBER, as_number, in_unit, units_of
 
 # More values are most likely a typing error.
@@ -121,15 +122,19 @@ def _example(name: str) -> str:
 
 
 def several(value: Any) -> list[Any]:
-    """Return the distinct values of a list, 1-D array, set, range or iterator; or a single value as a list."""
+    """Return the distinct values of a list, 1-D array, set, range or iterator; or a single value as a list.
+
+    1, 1.0 and True are distinct. Scalars of NumPy are as those of Python, and an array as an item is a tuple.
+    """
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.tolist()
-    values = list(value) if isinstance(value, list | range | set | frozenset | Iterator) else [value]
-    distinct: list[Any] = []
-    for item in values:
-        if item not in distinct:
-            distinct.append(item)
-    return distinct
+    values = value if isinstance(value, list | range | set | frozenset | Iterator) else [value]
+    distinct: dict[Any, Any] = {}
+    for item in map(as_plain, values):
+        plain = tuple(item.tolist()) if isinstance(item, np.ndarray) else item
+        key = repr(plain) if isinstance(plain, Collection) or type(plain).__hash__ is None else plain
+        distinct.setdefault((type(plain), key), plain)
+    return [*distinct.values()]
 
 
 def listed(value: Any) -> list[Any]:

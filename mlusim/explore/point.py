@@ -15,7 +15,7 @@ from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
-from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
+from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError, shown
 from mlusim.explore.kernel_call import KernelCall, absolute, contents
 from mlusim.explore.model_hash import model_hash
 from mlusim.explore.point_figures import figures_of
@@ -111,7 +111,14 @@ def option_json(value: Any) -> Any:
     if isinstance(value, _TUPLES):
         return tuple(option_json(item) for item in value)
     plain = as_plain(value)
-    return plain if plain is None or isinstance(plain, bool | int | float | str) else dtype_name(dtype_of(plain))
+    if plain is None or isinstance(plain, bool | int | float | str):
+        return plain
+    try:
+        return dtype_name(dtype_of(plain))
+    except InputError:
+        raise InputError(
+            f"{shown(value)} cannot be swept: a value is a number, boolean, text, element type or a tuple of these"
+        ) from None
 
 
 def prepare_point(point: Point) -> Call:

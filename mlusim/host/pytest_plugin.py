@@ -13,7 +13,6 @@ pytest loads the plugin automatically if mlusim is installed; otherwise use `-p 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -55,20 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`mlusim.verify`, failing the test if the report has errors."""
-    from mlusim.cores.tasks.launch_checks import keyword_names
-    from mlusim.errors import MlusimError, choose_one
+    from mlusim.errors import MlusimError
     from mlusim.host.verify import verify
 
     strict = bool(request.config.getoption("--mlusim-hints"))
-    known = keyword_names(verify)
 
     def run(kernel: Callable[..., Any], *arguments: Any, **options: Any) -> Report:
         __tracebackhide__ = True
-        settings = inspect.signature(kernel).parameters
-        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in settings.values())
-        for name in options:
-            if name not in known and name not in settings and not takes_any:
-                pytest.fail(f"verify_kernel has no option {name!r}: {choose_one(name, known)}", pytrace=False)
         failure = ""
         try:
             report = verify(kernel, *arguments, **options)

@@ -218,7 +218,7 @@ def _bytes_of(pointer: Any, nbytes: int | None = None) -> _Bytes:
     elif isinstance(pointer, np.ndarray):
         if not pointer.flags.c_contiguous:
             raise ValueError("its bytes are not in C order")
-        content = pointer.reshape(-1).view(np.uint8)
+        content = np.asarray(pointer).reshape(-1).view(np.uint8)  # a matrix keeps two axes
     else:
         content = np.frombuffer(memoryview(pointer).cast("B"), np.uint8)
     return content[:nbytes]

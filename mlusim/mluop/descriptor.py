@@ -156,7 +156,7 @@ def _array_fault(values: Any, name: str, count: Any, read: dict[str, tuple[int, 
     if values is None:
         return f"{name} is NULL"
     try:
-        numbers = tuple(index(value) for value in values)[:dimensions]
+        numbers = tuple(index(value) for _, value in zip(range(dimensions), values, strict=False))
     except (TypeError, OverflowError):
         return f"{name} = {values!r:.200}: it must be a sequence of integers"
     if len(numbers) < dimensions:

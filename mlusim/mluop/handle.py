@@ -43,7 +43,7 @@ def mluOpCreate(device: Device | None, *, strategy: str = "documented") -> tuple
     if not isinstance(device, Device):
         reason = f"device is of type {type(device).__name__}, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))"
         return refuse("mluOpCreate", _BAD_PARAM, reason), None
-    if strategy not in list(FORWARD.strategies):
+    if not (isinstance(strategy, str) and strategy in FORWARD.strategies):
         reason = f"strategy = {strategy!r}: it must be one of {', '.join(FORWARD.strategies)}"
         return refuse("mluOpCreate", _BAD_PARAM, reason), None
     return _SUCCESS, mluOpHandle(device, strategy)

@@ -214,6 +214,8 @@ def test_faults_of_build(builder, a, i):
         builder.build("mlu371")
     with pytest.raises(InputError, match="build in net 'test_basic': outputs = 'c' is not a variable of this net"):
         builder.build(outputs=[b, "c"])
+    with pytest.raises(InputError, match="build in net 'test_basic': outputs is of type int, not a variable"):
+        builder.build(outputs=3)
 
 
 # What it looks like

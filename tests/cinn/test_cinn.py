@@ -330,6 +330,8 @@ def test_inputs_by_variable_and_unused_ones(builder):
     data = np.arange(4, dtype=np.float32)
     for given in ({x: data}, {"x": data, unused: np.zeros(1, np.int32)}):
         assert program.execute(given)[out].tolist() == [3, 2, 1, 0]
+    with pytest.raises(InputError, match=r"input 'x' is given twice, by name and as a variable: give it once$"):
+        program.execute({"x": data, x: data})
     stranger = NetBuilder("other").create_input(Float(32), (4,), "x")
     with pytest.raises(InputError, match=r"has no input x: float32 \[4\]"):
         program.execute({stranger: data})

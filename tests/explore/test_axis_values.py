@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.errors import InputError
-from mlusim.explore.axis_values import MAX_VALUES, numbers, shapes
+from mlusim.explore.axis_values import MAX_VALUES, numbers, several, shapes
 from mlusim.quantities import quantity, text_of
 
 
@@ -33,6 +33,12 @@ def test_lists_ranges_and_units(name, text, expected):
     found = numbers(name, text)
     assert found == expected
     assert all(type(value) is int for value in found)
+
+
+def test_values_are_distinct_if_their_types_are():
+    found = several([1, True, 1.0, np.int64(1), (1, 2), (1, True), np.array([1, 2]), [3], [3]])
+    assert list(map(repr, found)) == ["1", "True", "1.0", "(1, 2)", "(1, True)", "[3]"]
+    assert several(range(100_000)) == [*range(100_000)]
 
 
 def test_fractions_are_accepted_for_fractional_parameters():

@@ -69,6 +69,12 @@ def test_memcpy_moves_bytes_to_the_board_and_back(memory, host, direction):
     assert held(memory).tobytes() == expected
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_the_first_bytes_of_a_matrix_which_has_no_shape_of_one_axis(memory):
+    assert cnrtMemcpy(memory, np.asmatrix(np.arange(16)), 64, cnrtMemcpyHostToDev) == cnrtSuccess
+    assert held(memory).view(np.int64).tolist() == [*range(8)]
+
+
 def test_fresh_memory_is_poisoned_and_keeps_what_is_copied(memory):
     assert (held(memory) == 0xFF).all()
     assert cnrtMemcpy(memory + 8, b"abcdef", 3, cnrtMemcpyHostToDev) == cnrtSuccess

@@ -174,6 +174,7 @@ def test_handle_faults(caplog, device):
     assert "device is of type str, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))" in caplog.text
     assert mluOpCreate(device, strategy="fast") == (BAD, None)
     assert "strategy = 'fast': it must be one of auto, documented, shipped" in caplog.text
+    assert mluOpCreate(device, strategy=np.array(["auto", "tight"])) == (BAD, None)
     assert mluOpDestroy(None) == BAD
     handle = created(device)
     assert mluOpDestroy(handle) == MLUOP_STATUS_SUCCESS
@@ -187,6 +188,7 @@ def test_handle_faults(caplog, device):
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 0, []), "dimNb = 0: a tensor has at least 1 dimension"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, "2", [1, 2]), "dimNb = '2': it must be an integer, the number of dim"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2, None), "dimSize is NULL"),
+        ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2**70, [1]), "dimSize has 1 numbers and dimNb is 11805916"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 3, [1, 2]), "dimSize has 2 numbers and dimNb is 3: give one for each"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2, [1, -1]), "dimSize = [1, -1]: each is 0 to 2^31 - 1"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 1, [2**31]), "dimSize = [2147483648]: each is 0 to 2^31 - 1"),
@@ -209,6 +211,12 @@ def test_integers_of_numpy_are_arguments(device):
     assert (desc.dtype, desc.dims) == (MLUOP_DTYPE_HALF, (2, 3))
     _, pointer = cnrtMalloc(device, np.int64(12))
     assert cnrtMemcpy(pointer, np.zeros(12, np.uint8), np.int32(12), np.int32(cnrtMemcpyHostToDev)) == cnrtSuccess
+
+
+def test_only_the_extents_that_dim_nb_counts_are_read():
+    _, desc = mluOpCreateTensorDescriptor()
+    assert mluOpSetTensorDescriptor(desc, MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2, [2, 3, None]) == MLUOP_STATUS_SUCCESS
+    assert desc.dims == (2, 3)
 
 
 def test_strided_descriptor_faults(caplog):
