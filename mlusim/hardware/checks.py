@@ -52,7 +52,8 @@ _POSITIVE = frozenset(
         "wram_alignment_bytes",
     }
 )
-_INFINITE = float("inf")
+# Rates and sizes are converted to floats, and times are computed from them.
+_BEYOND_64_BITS = 1 << 63
 
 
 def check_types(board: Board) -> None:
@@ -90,8 +91,8 @@ def _check_value(board: Board, field_name: str) -> None:
     elif isinstance(value, int | float):
         if not value >= 0:
             raise BoardError(f"{board.name}: {field_name} = {shown(value)} must not be negative")
-        if value == _INFINITE:
-            raise BoardError(f"{board.name}: {field_name} = {shown(value)} must be finite")
+        if value >= _BEYOND_64_BITS:
+            raise BoardError(f"{board.name}: {field_name} = {shown(value)} is too large for a number of 64 bits")
         if field_name in _POSITIVE and value == 0:
             raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
     if field_name.endswith("_spread") and not value < 1:

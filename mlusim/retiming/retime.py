@@ -12,7 +12,6 @@ compared: their decisions based on the board's record, or on loaded data, stay a
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +35,7 @@ from mlusim.planning.request import Request
 from mlusim.results.result import Result
 from mlusim.results.saved import load, parameter_json
 from mlusim.retiming.replay import replay
-from mlusim.units import PS_PER_S, format_bytes, group_digits
+from mlusim.units import format_bytes, group_digits
 
 # Board properties that kernels use besides their plan: a description, and whether it matters to a log.
 _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
@@ -47,10 +46,6 @@ _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
     "has_3d_memcpy": ("copies have three dimensions", lambda log: len(log) > 0),
     "has_gather": ("there are __gather and __scatter", lambda log: bool(log.loops)),
 }
-# The product of time and cores must fit in 64 bits, with some headroom.
-_MAX_PS = 1 << 62
-# Raised for times that do not fit in a number of the log.
-_OVERFLOWS = (ArithmeticError, struct.error, ValueError)
 _OWNERS = {
     MemoryKind.NRAM: "a core",
     MemoryKind.WRAM: "a core",
@@ -118,28 +113,15 @@ def retime(
 
 def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
     try:
-        new_log = replay(log, old, board, barriers=barriers, progress=progress)
+        return replay(log, old, board, barriers=barriers, progress=progress)
     except LaunchError as error:
         raise InputError(f"{board.name} cannot launch what the run did: {error.message}") from None
+    except SimulatedTimeError as error:
+        raise InputError(f"the run cannot be timed on {board.name}: {error.message}") from None
     except KernelError as error:
-        if isinstance(error, SimulatedTimeError) or isinstance(error.__cause__, _OVERFLOWS):
-            raise _too_long(board) from error
         raise InputError(
             f"{board.name} cannot do what the run did at {error.location}: {error.message}; it needs another kernel"
         ) from None
-    except _OVERFLOWS as error:
-        raise _too_long(board) from error
-    if max((launch.end_ps for launch in new_log.launches), default=0) * (board.cores + board.clusters) > _MAX_PS:
-        raise _too_long(board)
-    return new_log
-
-
-def _too_long(board: Board) -> InputError:
-    hours = _MAX_PS / (board.cores + board.clusters) / PS_PER_S / 3600
-    return InputError(
-        f"the run would take more than {hours:.0f} hours on {board.name}, the longest time that figures can hold: a "
-        "parameter of this board is implausible"
-    )
 
 
 def planned(result: Result, board: Board) -> tuple[Plan | None, str]:

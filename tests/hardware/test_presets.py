@@ -301,6 +301,8 @@ def test_values_are_shown_with_their_unit(name: str, value: str | float, text: s
     [
         ({"clusters": 0}, r"^mlu585: clusters = 0 must be positive$"),
         ({"wave_ps": -1}, r"^mlu585: wave_ps = -1 must not be negative$"),
+        ({"gdram_bytes": 10**400}, r"gdram_bytes = 1\S+ is too large for a number of 64 bits$"),
+        ({"dram_mixing_reach": 1e300}, r"dram_mixing_reach = 1e\+300 is too large for a number of 64 bits$"),
         ({"clusters": True}, r"^mlu585: clusters = True must be an integer, not bool; its unit"),
         ({"clock_hz": 1.5e9}, r"^mlu585: clock_hz = 1500000000\.0 must be an integer, not float; its unit"),
         ({"dram_mixed_efficiency": "0.9"}, r"^mlu585: dram_mixed_efficiency = '0\.9' must be a number, not str$"),
