@@ -23,7 +23,7 @@ from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import AllocationError, InputError, PlanError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_shape, check_choice
+from mlusim.inputs import as_array, as_count, as_shape, check_choice
 from mlusim.memory.view import View
 from mlusim.ops.argument_errors import unknown_argument
 from mlusim.ops.call import Call, Input, Launches, RunOptions, run
@@ -297,11 +297,10 @@ def _check_size(operator: str, board: Board, tensors: Iterable[Tensor]) -> None:
 def _as_limit(board: Board, nram_limit_bytes: Any) -> int:
     """Return a limit on NRAM in bytes. Raises `InputError` for an invalid one."""
     usable = board.nram_usable_bytes
-    if isinstance(nram_limit_bytes, bool) or not isinstance(nram_limit_bytes, int | np.integer):
-        raise InputError(f"nram_limit_bytes={shown(nram_limit_bytes)} is not an integer: pass bytes")
-    if not 0 < nram_limit_bytes <= usable:
+    limit = as_count("nram_limit_bytes", nram_limit_bytes)
+    if limit > usable:
         raise InputError(
-            f"nram_limit_bytes={shown(nram_limit_bytes)}: a limit must be 1 to {usable}, the usable NRAM of "
-            f"{board.name}; omit it to use all of it"
+            f"nram_limit_bytes={shown(limit)}: a limit must be 1 to {usable}, the usable NRAM of {board.name}; omit it "
+            "to use all of it"
         )
-    return int(nram_limit_bytes)
+    return limit

@@ -1,25 +1,23 @@
-"""All operators by name, collected from the modules of this package."""
+"""All operators by name."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from pathlib import Path
-
 from mlusim.errors import InputError, choose_one, shown
+from mlusim.ops.bitcast_convert import BITCAST_CONVERT
+from mlusim.ops.cast import CAST
+from mlusim.ops.gather import GATHER, GATHER_ND
+from mlusim.ops.index_select import INDEX_SELECT
 from mlusim.ops.operator import Operator
+from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
+from mlusim.ops.scatter import SCATTER, SCATTER_ND
+from mlusim.ops.tin_shift import BACKWARD, FORWARD
 
+_OPERATORS = (
+    *(BITCAST_CONVERT, CAST, GATHER, GATHER_ND, INDEX_SELECT, REVERSE, FLIP, REVERSE_SEQUENCE),
+    *(SCATTER, SCATTER_ND, FORWARD, BACKWARD),
+)
 
-def _operators() -> dict[str, Operator]:
-    operators: dict[str, Operator] = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem in {"__init__", "commands", "registry"}:
-            continue
-        values = vars(import_module(f"mlusim.ops.{path.stem}")).values()
-        operators |= {value.name: value for value in values if isinstance(value, Operator)}
-    return operators
-
-
-OPERATORS = _operators()
+OPERATORS: dict[str, Operator] = {operator.name: operator for operator in _OPERATORS}
 # Also by the names of their commands: tin_shift is the forward operator.
 BY_NAME = OPERATORS | {
     operator.command: operator for operator in OPERATORS.values() if operator.command and not operator.variant

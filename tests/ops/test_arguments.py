@@ -322,7 +322,7 @@ def test_inputs_may_have_the_other_byte_order():
 
 
 def test_a_limit_of_numpy_is_one_of_python(tmp_path):
-    result = ops.reverse(X, 0, nram_limit_bytes=np.int64(4096), max_operations=np.int64(1000))
+    result = ops.reverse(X, 0, nram_limit_bytes=np.array(4096), max_operations=np.int64(1000))
     assert result.plan.explain() == ops.reverse(X, 0, nram_limit_bytes=4096).plan.explain()
     loaded = mlusim.load(result.save(tmp_path / "run.zip"))
     assert loaded.plan.nram_limit_bytes == 4096
