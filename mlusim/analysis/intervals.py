@@ -34,6 +34,10 @@ def union(*sets: Integers) -> Integers:
     # running maximum.
     base, origin = int(track.min()), int(start.min())
     span = int(stop.max()) - origin + 1
+    tracks = int(track.max()) - base + 1
+    if tracks * span >= 1 << 63:
+        lower = track < base + tracks // 2
+        return np.concatenate([union(every[lower]), union(every[~lower])])
     low = (track - base) * span + (start - origin)
     order = np.argsort(low)
     reach = np.maximum.accumulate((low + (stop - start))[order])

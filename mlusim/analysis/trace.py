@@ -27,8 +27,6 @@ _TASK_THREAD = 0
 # Threads of a core from top to bottom: its task, then its pipes.
 _PIPE_THREADS = {IO: 1, MOVE: 2, VECTOR: 3, TENSOR: 4, SCALAR: 5, SYNC: 6}
 _THREADS_PER_CORE = 8
-# Thread ids are unique across processes, and differ from process ids, which would denote main threads.
-_THREADS_PER_PROCESS = 1000
 _COUNTER_BINS = 500
 _BATCH_EVENTS = 20_000
 # The columns that the event of an operation shows.
@@ -74,16 +72,17 @@ def trace_events(records: LogColumns) -> Iterator[str]:
 def _process_and_thread(records: LogColumns, unit: int) -> tuple[int, int]:
     """Return the process of a unit, and the id of its first thread."""
     board = records.board
-    if unit >= board.cores:
-        cluster, core = unit - board.cores, board.cores_per_cluster
-    else:
-        cluster, core = divmod(unit, board.cores_per_cluster)
-    process = _BOARD_PROCESS + 1 + cluster
-    return process, process * _THREADS_PER_PROCESS + core * _THREADS_PER_CORE
+    cluster = unit - board.cores if unit >= board.cores else unit // board.cores_per_cluster
+    return _BOARD_PROCESS + 1 + cluster, _first_thread(records, unit)
 
 
-def _queue_thread(queue: int) -> int:
-    return _BOARD_PROCESS * _THREADS_PER_PROCESS + queue
+def _first_thread(records: LogColumns, unit: int) -> int:
+    """Return a thread id that is unique across processes, and none of theirs, which would denote main threads."""
+    return (records.board.clusters + 1 + unit) * _THREADS_PER_CORE
+
+
+def _queue_thread(records: LogColumns, queue: int) -> int:
+    return _first_thread(records, records.units) + queue
 
 
 def _names(records: LogColumns) -> Iterator[str]:
@@ -92,7 +91,7 @@ def _names(records: LogColumns) -> Iterator[str]:
     units = sorted({unit for unit, _ in used} | set(records.task_unit.tolist()))
     yield from _process(_BOARD_PROCESS, f"board {records.board.name}", -1)
     for queue in sorted({launch.queue for launch in records.log.launches}):
-        yield from _thread(_BOARD_PROCESS, _queue_thread(queue), f"launches of queue {queue}")
+        yield from _thread(_BOARD_PROCESS, _queue_thread(records, queue), f"launches of queue {queue}")
     for process in sorted({_process_and_thread(records, unit)[0] for unit in units}):
         yield from _process(process, f"cluster {process - _BOARD_PROCESS - 1}", process)
     for unit in units:
@@ -138,7 +137,7 @@ def _launches(records: LogColumns) -> Iterator[str]:
             continue
         end_ps = launch.end_ps if launch.end_ps >= 0 else records.end_of_run_ps
         about = json.dumps({"kind": launch.kind, "dim": list(launch.dim)})[1:-1]
-        track = (_BOARD_PROCESS, _queue_thread(launch.queue))
+        track = (_BOARD_PROCESS, _queue_thread(records, launch.queue))
         yield _slice(json.dumps(launch.kernel), track, launch.start_ps, end_ps, about)
 
 

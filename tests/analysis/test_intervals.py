@@ -40,3 +40,9 @@ def test_gaps_and_clip_partition_the_window(some, low, high):
     window[:, low:high] = True
     assert (painted(free) == (window & ~painted(some))).all()
     assert (painted(clip(some, low, high)) == (window & painted(some))).all()
+
+
+@given(some_intervals)
+def test_union_is_exact_where_tracks_times_time_exceed_64_bits(some):
+    scale = np.array([1, 1 << 57, 1 << 57])
+    assert (union(some * scale) == union(some) * scale).all()

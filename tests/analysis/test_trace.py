@@ -8,15 +8,20 @@ from itertools import pairwise
 
 import pytest
 
+import mlusim
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.trace import stream_trace
 
 
+def trace_of(device):
+    stream = io.StringIO()
+    stream_trace(LogColumns(device.log, device.board), stream)
+    return json.loads(stream.getvalue(), parse_float=Decimal)
+
+
 @pytest.fixture(scope="module")
 def trace(staged_device):
-    stream = io.StringIO()
-    stream_trace(LogColumns(staged_device.log, staged_device.board), stream)
-    return json.loads(stream.getvalue(), parse_float=Decimal)
+    return trace_of(staged_device)
 
 
 def test_every_track_has_a_name_and_names_are_unique(trace):
@@ -116,4 +121,18 @@ def test_tracks_are_ordered_like_the_machine(trace):
     in_order = [event["args"]["name"] for event in sorted(threads, key=lambda event: place[event["tid"]])]
     assert in_order[:4] == ["core 0 task", "core 0 io", "core 0 move", "core 0 vector"]
     assert in_order[-1].startswith("memory core")
-    assert len({event["tid"] for event in named("thread_name")}) == len(named("thread_name"))
+
+
+def test_thread_ids_are_unique_across_wide_clusters_and_queues():
+    async def kernel(core):
+        core.scalar(1)
+
+    device = mlusim.Device(mlusim.board("mlu370-x4").replace(clusters=2, cores_per_cluster=200))
+    device.launch(kernel)
+    device.synchronize()
+    events = trace_of(device)["traceEvents"]
+    processes = {event["pid"] for event in events}
+    threads = [event["tid"] for event in events if event["name"] == "thread_name"]
+    # By core, the thread of its tasks and that of its scalar pipe; one of the queue.
+    assert len(processes) == 3
+    assert len({*threads} - processes) == len(threads) == 2 * 400 + 1
