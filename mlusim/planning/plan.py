@@ -7,6 +7,7 @@ several tiles. Tier 3: a row is cut into chunks, or a gather or scatter accesses
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -116,7 +117,7 @@ class Plan:
             reason=reason or "a plan made from tiles",
             arithmetic=(),
             unit=f"the largest tile, {' x '.join(map(str, extents))} elements of {itemsize} B",
-            unit_bytes=int(np.prod(extents)) * itemsize,
+            unit_bytes=math.prod(extents) * itemsize,
             kind=kind,
             dim=(target.cores_per_cluster, target.clusters, 1) if dim is None else _grid(dim),
             output_shape=as_shape("the output of the plan", shape),
@@ -167,9 +168,8 @@ class Plan:
         return self.tiles.of_task(task)
 
     def elements_by_task(self) -> Integers:
-        """By task, return the number of output elements that it writes. Raises `PlanError` for a negative task."""
-        if len(self.tiles) and self.tiles.task.min() < 0:
-            self._check_tasks()
+        """By task, return the number of elements that it writes. Raises `PlanError` for a task not in the grid."""
+        self._check_tasks()
         return np.bincount(self.tiles.task, self.tiles.elements(), minlength=self.tasks).astype(np.int64)
 
     def check(self) -> None:

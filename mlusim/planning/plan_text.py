@@ -53,6 +53,7 @@ def explain(plan: Plan) -> str:
 
 def to_json(plan: Plan, *, boxes: bool) -> dict[str, Any]:
     """Return the plan as JSON types; the unit of a number is the suffix of its key. `boxes`: include every tile."""
+    elements = plan.elements_by_task().tolist()
     values: dict[str, Any] = {
         "strategy": plan.strategy,
         "tier": plan.tier,
@@ -67,7 +68,7 @@ def to_json(plan: Plan, *, boxes: bool) -> dict[str, Any]:
         "output_itemsize_bytes": plan.itemsize,
         "tiles": len(plan.tiles),
         "tiles_by_task": np.bincount(plan.tiles.task, minlength=plan.tasks).tolist(),
-        "elements_by_task": plan.elements_by_task().tolist(),
+        "elements_by_task": elements,
         "nram_bytes": plan.nram_bytes,
         "nram_allowed_bytes": plan.allowed_nram_bytes,
         "predicted_ps": plan.predicted_ps,

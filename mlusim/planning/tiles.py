@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import count, repeat
 from operator import sub
@@ -12,6 +13,10 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.errors import PlanError, shown
 from mlusim.units import plural
+
+_MAX_EXTENT = (1 << 63) - 1
+# Cells that are counted at once.
+_MAX_CELLS = 1 << 22
 
 
 class Tile(NamedTuple):
@@ -63,11 +68,10 @@ class Tiles:
             raise PlanError(f"nram_bytes holds {nram.min()}: a tile needs 0 bytes or more")
         self.nram_bytes: Integers = np.broadcast_to(nram, (count,))
         self._order = np.argsort(self.task, kind="stable")
-        sorted_tasks = self.task[self._order]
+        self._sorted_tasks = self.task[self._order]
         self.iteration: Integers = np.empty(count, np.int64)
-        first = np.searchsorted(sorted_tasks, sorted_tasks, side="left")
+        first = np.searchsorted(self._sorted_tasks, self._sorted_tasks, side="left")
         self.iteration[self._order] = np.arange(count) - first
-        self._first_of_task = np.searchsorted(sorted_tasks, np.arange(int(sorted_tasks[-1]) + 2)) if count else None
 
     def freeze(self) -> None:
         """Make the columns read-only: a plan may be shared by several calls."""
@@ -80,10 +84,8 @@ class Tiles:
     def _rows(self, task: int) -> Integers:
         if not isinstance(task, int | np.integer) or task < 0:
             raise PlanError(f"tiles of task {shown(task)}: pass its number, core.task_id, an integer of at least 0")
-        first = self._first_of_task
-        if first is None or task + 1 >= len(first):
-            return np.empty(0, np.int64)
-        return self._order[first[task] : first[task + 1]]
+        first, last = (np.searchsorted(self._sorted_tasks, task, side) for side in ("left", "right"))
+        return self._order[first:last]
 
     def of_task(self, task: int) -> Iterator[Tile]:
         """Iterate over the tiles of one task, in the order in which it writes them."""
@@ -104,16 +106,20 @@ class Tiles:
 
 def _column(name: str, values: Any) -> Integers:
     """Return a column as integers. Raises `PlanError` for fractions and other values."""
+    integers = None
     try:
         given = np.asarray(values)
-        integers = np.asarray(given, np.int64)
+        with np.errstate(invalid="ignore"):
+            integers = given.astype(np.int64) if given.dtype.kind in "biufO" else None
     except (TypeError, ValueError, OverflowError):
-        raise PlanError(f"{name} of Tiles is {shown(values)}: it must be an array of integers") from None
+        pass
+    if integers is None:
+        raise PlanError(f"{name} of Tiles is {shown(values)}: it must be an array of integers")
     if not given.ndim and name != "nram_bytes":
         raise PlanError(f"{name} of Tiles is {shown(values)}: pass an array with an entry for each tile")
-    if given.dtype.kind == "f" and (given != integers).any():
-        fraction = given[given != integers][0]
-        raise PlanError(f"{name} of Tiles holds {fraction}: it must be an array of integers; round it")
+    if (given != integers).any():
+        wrong = np.atleast_1d(given)[np.atleast_1d(given != integers)][0]
+        raise PlanError(f"{name} of Tiles holds {wrong}: it must be an array of integers of 64 bits; round fractions")
     return integers
 
 
@@ -132,61 +138,87 @@ def _corners(name: str, bounds: Any, count: int) -> Integers:
 
 def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
     """Raise `PlanError` unless the tiles cover every element of `shape` exactly once."""
-    total = int(np.prod(np.asarray(shape, dtype=object))) if len(shape) else 1
-    if not total:
+    if 0 in shape:
         if len(tiles):
             raise PlanError(f"{len(tiles)} tiles for an output of shape {list(shape)}, which has no elements")
         return
-    bounds = np.asarray(shape, np.int64)
+    if max(shape, default=0) > _MAX_EXTENT:
+        raise PlanError(f"the output {list(shape)}: 64 bits do not hold an extent of {max(shape)}")
     rank = tiles.start.shape[1]
     if len(tiles) and rank != len(shape):
         raise PlanError(
             f"the tiles have {plural(rank, 'coordinate')}, and the output {list(shape)} has rank {len(shape)}: start "
             "and stop need one coordinate for each axis"
         )
-    wrong = (tiles.start < 0) | (tiles.stop > bounds) | (tiles.start >= tiles.stop)
+    bounds = np.array(shape, np.int64)
+    start, stop = (corners.reshape(len(tiles), len(shape)) for corners in (tiles.start, tiles.stop))
+    wrong = (start < 0) | (stop > bounds) | (start >= stop)
     if wrong.any():
         tile = int(np.argmax(wrong.any(axis=1)))
         raise PlanError(
-            f"tile {tile} (task {int(tiles.task[tile])}) is {tiles.start[tile].tolist()} to "
-            f"{tiles.stop[tile].tolist()}, empty or outside the output {list(shape)}; clip stop to the output, "
-            "and omit empty tiles"
+            f"tile {tile} (task {int(tiles.task[tile])}) is {start[tile].tolist()} to {stop[tile].tolist()}, empty or "
+            f"outside the output {list(shape)}; clip stop to the output, and omit empty tiles"
         )
-    counts, cuts = _times_covered(tiles, shape)
-    bad = np.argwhere(counts != 1)
-    if len(bad):
-        cell = bad[0]
-        low = [int(cut[index]) for cut, index in zip(cuts, cell, strict=True)]
-        high = [int(cut[index + 1]) for cut, index in zip(cuts, cell, strict=True)]
-        times = int(counts[tuple(cell)])
-        owners = [
-            int(task)
-            for task, start, stop in zip(tiles.task, tiles.start, tiles.stop, strict=True)
-            if times and (start <= low).all() and (stop >= high).all()
-        ]
-        tasks = f" by tasks {owners[:4]}" if owners else ""
-        fault = f"written {times} times{tasks}" if times else "never written"
+    fault = _fault(start, stop, np.zeros_like(bounds), bounds)
+    if fault is not None:
+        low, high, times = fault
+        owners = tiles.task[((start <= low) & (stop >= high)).all(axis=1)].tolist()
+        tasks = f" by tasks {owners[:4]}" if times else ""
+        how_often = f"written {times} times{tasks}" if times else "never written"
         raise PlanError(
-            f"elements {low} to {high} of the output {list(shape)} are {fault}; every element must be written exactly "
-            "once"
+            f"elements {low.tolist()} to {high.tolist()} of the output {list(shape)} are {how_often}; every element "
+            "must be written exactly once"
         )
 
 
-def _times_covered(tiles: Tiles, shape: Sequence[int]) -> tuple[Integers, list[Integers]]:
-    """Count the tiles that cover each cell of the grid formed by all tile boundaries."""
-    cuts = [np.unique(np.concatenate([tiles.start[:, d], tiles.stop[:, d], [0, n]])) for d, n in enumerate(shape)]
+def _fault(start: Integers, stop: Integers, low: Integers, high: Integers) -> tuple[Integers, Integers, int] | None:
+    """Return a part of [low, high) that not exactly one tile covers, and how many do; None if there is none.
+
+    Args:
+        start, stop: (tiles, rank) boxes within [low, high).
+        low, high: by axis, a range of the output.
+    """
+    cuts = [
+        np.unique(np.concatenate([start[:, d], stop[:, d], low[d : d + 1], high[d : d + 1]])) for d in range(len(low))
+    ]
+    if math.prod(len(cut) - 1 for cut in cuts) <= _MAX_CELLS:
+        counts = _times_covered(start, stop, cuts)
+        wrong = np.argwhere(counts != 1)
+        if not len(wrong):
+            return None
+        cell = tuple(wrong[0].tolist())
+        first, last = (
+            np.array([cut[at + add] for cut, at in zip(cuts, cell, strict=True)], np.int64) for add in (0, 1)
+        )
+        return first, last, int(counts[cell])
+    # Halve the axis with the most cuts: fewer tiles, and fewer of their cuts, reach into each half.
+    axis = max(range(len(cuts)), key=lambda d: len(cuts[d]))
+    first_high, second_low = high.copy(), low.copy()
+    first_high[axis] = second_low[axis] = cuts[axis][len(cuts[axis]) // 2]
+    for bottom, top in ((low, first_high), (second_low, high)):
+        inside = (start[:, axis] < top[axis]) & (stop[:, axis] > bottom[axis])
+        fault = _fault(np.maximum(start[inside], bottom), np.minimum(stop[inside], top), bottom, top)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _times_covered(start: Integers, stop: Integers, cuts: Sequence[Integers]) -> Integers:
+    """Count the tiles that cover each cell of the grid that the cuts of all axes form."""
     grid = np.zeros([len(cut) - 1 for cut in cuts], np.int64)
     # Difference array: +1 and -1 at the corners of each box, then cumulative sums along each axis. An axis that no tile
     # splits has a single cell, which all tiles cover.
     split = [d for d, cut in enumerate(cuts) if len(cut) > 2]
-    low = [np.searchsorted(cut, tiles.start[:, d]) for d, cut in enumerate(cuts)]
-    high = [np.searchsorted(cut, tiles.stop[:, d]) for d, cut in enumerate(cuts)]
-    inside = [stop < extent for stop, extent in zip(high, grid.shape, strict=True)]
+    low = [np.searchsorted(cut, start[:, d]) for d, cut in enumerate(cuts)]
+    high = [np.searchsorted(cut, stop[:, d]) for d, cut in enumerate(cuts)]
+    inside = [above < extent for above, extent in zip(high, grid.shape, strict=True)]
+    if not split:
+        return grid + len(start)
     for corner in range(1 << len(split)):
         upper = {d for bit, d in enumerate(split) if corner >> bit & 1}
         chosen = np.logical_and.reduce([inside[d] for d in upper], axis=0) if upper else slice(None)
-        corners = tuple((high[d] if d in upper else low[d])[chosen] for d in range(len(shape)))
+        corners = tuple((high[d] if d in upper else low[d])[chosen] for d in range(len(cuts)))
         np.add.at(grid, corners, -1 if corner.bit_count() & 1 else 1)
     for d in split:
         np.cumsum(grid, axis=d, out=grid)
-    return grid, cuts
+    return grid

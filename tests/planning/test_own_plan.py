@@ -46,6 +46,34 @@ def test_a_tensor_that_the_board_cannot_hold_has_no_plan():
         mlusim.plan("flip", (2**34,), axis=0)
 
 
+def test_many_cuts_of_several_axes_are_counted_part_by_part():
+    """A grid of all cuts would have 3000^3 cells."""
+    start = np.repeat(np.arange(3000), 3).reshape(3000, 3)
+    with pytest.raises(PlanError, match=r"elements \[0, 0, 1\] to \[1, 1, 2\] .* are never written"):
+        Plan.from_tiles(Tiles(start[:, 0] % 32, start, start + 1, 64), (3000, 3000, 3000)).check()
+
+
+def test_a_part_that_a_tile_covers_twice_is_found_in_any_part(monkeypatch):
+    monkeypatch.setattr("mlusim.planning.tiles._MAX_CELLS", 4)
+    rows, columns = np.divmod(np.arange(64), 8)
+    start = np.stack([rows, columns], axis=1)
+    Plan.from_tiles(Tiles(rows, start, start + 1, 64), (8, 8)).check()
+    stop = start + 1
+    stop[37] += (0, 1)
+    with pytest.raises(PlanError, match=r"elements \[4, 6\] to \[5, 7\] .* written 2 times by tasks \[4, 4\]"):
+        Plan.from_tiles(Tiles(rows, start, stop, 64), (8, 8)).check()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"), [((), "are never written"), ((0, 1), r"are written 2 times by tasks \[0, 1\]")]
+)
+def test_one_tile_covers_an_output_of_rank_0(tasks, message):
+    Plan.from_tiles(Tiles([0], np.empty((1, 0)), np.empty((1, 0)), 4), ()).check()
+    corners = np.empty((len(tasks), 0))
+    with pytest.raises(PlanError, match=message):
+        Plan.from_tiles(Tiles(tasks, corners, corners, 4), ()).check()
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -88,7 +116,15 @@ def test_tiles_of_a_task_that_does_not_exist_are_an_error(task):
         ({"task": 0}, "^task of Tiles is 0: pass an array with an entry for each tile$"),
         ({"stop": 3}, "^stop of Tiles is 3: pass an array with an entry for each tile$"),
         ({"start": ((0, 0), (2,))}, "^start of Tiles is .*: it must be an array of integers$"),
-        ({"stop": ((2, 3), (5, 2.5))}, r"^stop of Tiles holds 2\.5: it must be an array of integers; round it$"),
+        (
+            {"stop": ((2, 3), (5, 2.5))},
+            r"^stop of Tiles holds 2\.5: it must be an array of integers of 64 bits; round fr",
+        ),
+        (
+            {"stop": ((2, 3), (5, 1 << 63))},
+            r"^stop of Tiles holds 9\.22\S+: it must be an array of integers of 64 bits",
+        ),
+        ({"stop": (("2", "3"), ("5", "3"))}, r"^stop of Tiles is .*: it must be an array of integers$"),
         ({"start": ((0,), (2,))}, "^start has 1 coordinate and stop 2: both need one for each axis of the output$"),
         ({"nram_bytes": (1, -2)}, "^nram_bytes holds -2: a tile needs 0 bytes or more$"),
         ({"nram_bytes": (1, 2, 3)}, "^3 values of nram_bytes for 2 tasks: give one for each tile, or one for all$"),
@@ -102,8 +138,9 @@ def test_columns_that_are_no_tiles_are_refused(columns, message):
 def test_a_plan_that_is_wrong_can_be_explained():
     assert "tier       7 (unknown)" in own(tier=7).explain()
     assert "0.0 % even" in own(start=((2, 3), (5, 3))).explain()
-    with pytest.raises(PlanError, match=r"a tile is assigned to task -1, and the grid has tasks 0 to 31;"):
-        own(task=(-1, 0)).explain()
+    for task in (-1, 1 << 40):
+        with pytest.raises(PlanError, match=rf"a tile is assigned to task {task}, and the grid has tasks 0 to 31;"):
+            own(task=(task, 0)).explain()
 
 
 def test_whole_floats_are_integers():
