@@ -100,10 +100,15 @@ class Point:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def outcome(self, status: str, message: str, figures: Mapping[str, Any]) -> Outcome:
-        """Return the outcome as a row."""
+        """Return the outcome as a row for the file."""
+        return Outcome(status, message, {**self.columns, **figures})
+
+    def as_requested(self, stored: Outcome) -> Outcome:
+        """Return an outcome of the file as a row of this sweep, which may have other columns than that which ran it."""
+        status, message, row = stored
         if any(self.axes.board_changes[USABLE_NRAM]):
             message = message.replace(MORE_NRAM, "raise nram_bytes, the option --nram")
-        return Outcome(status, message, {**self.columns, **figures})
+        return self.outcome(status, message, {name: row[name] for name in self.axes.figures() if name in row})
 
 
 def option_json(value: Any) -> Any:

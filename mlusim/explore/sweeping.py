@@ -285,7 +285,7 @@ def run_axes(
         known = store.known(by_key, retry=retry)
         host_s = _run_missing(by_key, known, store, runner, retry=retry, progress=progress)
         outcomes = store.read(by_key)
-        rows = [outcomes[key] if isinstance(point, Point) else point for key, point in points]
+        rows = [point.as_requested(outcomes[key]) if isinstance(point, Point) else point for key, point in points]
         return Sweep(rows, axes, found=len(known), host_s=host_s, damaged=store.damaged)
 
 

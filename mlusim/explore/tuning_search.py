@@ -136,8 +136,8 @@ class Search:
             self._bar.step()
         # In the order of the strategies, independent of completion order.
         for key, trial in by_key.items():
-            status, message, row = done[key]
-            yield trial, {**trial.point.columns, **row, "status": status, "message": message}
+            status, message, row = trial.point.as_requested(done[key])
+            yield trial, {**row, "status": status, "message": message}
 
     def _fastest(self) -> tuple[Point, dict[str, Any]]:
         return min(self.tried, key=lambda item: item[1]["time_ps"])

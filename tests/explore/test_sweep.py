@@ -306,6 +306,31 @@ def test_finished_points_do_not_run_again(tmp_path, kernels):
         read_sweep(tmp_path / "gone.sqlite")
 
 
+def test_the_columns_of_a_row_are_those_of_its_own_sweep(tmp_path):
+    def swept(**axes):
+        db = tmp_path / "points.sqlite"
+        return mlusim.sweep("reverse", shape=(64, 64), axis=0, db=db, workers=0, **axes).rows
+
+    (plain,) = swept()
+    clocks_hz = [X4.clock_hz, X4.clock_hz // 2]
+    varied = swept(vary={"clock_hz": clocks_hz})
+    assert [row["clock_hz"] for row in varied] == clocks_hz
+    assert varied[0] == plain | {"clock_hz": X4.clock_hz}
+    assert swept() == [plain]
+
+
+def test_the_remedy_of_an_impossible_point_is_one_of_its_own_sweep(tmp_path):
+    def remedy(**axes):
+        db = tmp_path / "points.sqlite"
+        (row,) = mlusim.sweep("reverse", shape=(64, 64), axis=0, db=db, workers=0, **axes).rows
+        return row["message"].rpartition("; ")[2]
+
+    by_parameter = remedy(vary={"nram_bytes": X4.nram_reserved_bytes + 64})
+    assert remedy(nram_bytes=64) == "raise nram_bytes, the option --nram"
+    assert remedy(vary={"nram_bytes": X4.nram_reserved_bytes + 64}) == by_parameter
+    assert by_parameter == "give the board more nram_bytes or fewer nram_reserved_bytes"
+
+
 def test_failed_points_run_again_on_request(tmp_path, kernels):
     given = {"operation": f"{kernels}:divides_by_zero", "shape": 4, "db": tmp_path / "points.sqlite", "workers": 0}
     operation = given.pop("operation")
