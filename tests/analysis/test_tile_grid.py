@@ -22,9 +22,11 @@ def some_tiles(draw):
     count = draw(st.integers(0, 6))
     start = [[draw(st.integers(0, extent - 1)) for extent in shape] for _ in range(count)]
     stop = [[draw(st.integers(low + 1, extent)) for low, extent in zip(row, shape, strict=True)] for row in start]
+    starts, stops = (np.reshape(corners, (count, len(shape))) for corners in (start, stop))
+    divided = draw(st.integers(0, len(shape)))  # leading axes; tiles cover the others
+    starts[:, divided:], stops[:, divided:] = 0, shape[divided:]
     tasks = [draw(st.integers(0, 3)) for _ in range(count)]
-    split = draw(st.integers(0, len(shape)))
-    return shape, Tiles(tasks, np.reshape(start, (count, len(shape))), np.reshape(stop, (count, len(shape))), 0), split
+    return shape, Tiles(tasks, starts, stops, 0), draw(st.integers(0, len(shape)))
 
 
 @given(some_tiles())
@@ -39,6 +41,10 @@ def test_planned_writers_match_the_tile_slices(drawn):
     found = planned_writers(every_element(shape, split), tiles)
     assert (found.task == expected.reshape(found.task.shape)).all()
     assert (found.iteration == iteration.reshape(found.task.shape)).all()
+    grid = tile_grid(tuple(shape), tiles)
+    cells = expected.reshape(grid.row_extent, grid.column_extent, -1)[grid.rows][:, grid.columns]
+    assert (planned_writers(grid, tiles).task == cells[:, :, 0]).all()
+    assert (cells == cells[:, :, :1]).all()
 
 
 def test_a_grid_makes_rectangles_of_the_tiles():
