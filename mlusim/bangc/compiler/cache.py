@@ -30,10 +30,15 @@ def cache_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="mlusim-bangc-"))
 
 
+def own_files() -> list[Path]:
+    """Return the package's own headers, and the file of their functions."""
+    return sorted(path for path in INCLUDE.rglob("*.*") if path.suffix in {".h", ".cpp"})
+
+
 @lru_cache(maxsize=1)
 def _own_sources() -> str:
     digest = hashlib.sha256()
-    for path in sorted([RUNTIME, *RUNTIME.parent.glob("*.h"), *INCLUDE.rglob("*.h")]):
+    for path in [RUNTIME, *sorted(RUNTIME.parent.glob("*.h")), *own_files()]:
         digest.update(path.read_bytes())
     digest.update(table_digest().encode())
     return digest.hexdigest()

@@ -50,11 +50,14 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
     if len(early) < len(options.define):
         later = headers.macro_header(tuple(macro for macro in options.define if macro not in early))
         command += ["-include", str(later)]
-    command += ["-E", "-x", "c++", str(path)]
-    done = toolchain.run(command)
+    last = ["-E", "-x", "c++", str(path)]
+    done = toolchain.run([*command, *last])
+    if headers.SPECIAL_FUNCTION.search(done.stdout):
+        command += ["-include", "mlusim/special.h"]
+        done = toolchain.run([*command, *last])
     if done.returncode and compiler.gnu and "extended character" in done.stderr:
         # Blanks such as U+00A0, pasted from a web page: clang skips them, g++ takes them for letters.
-        done = toolchain.run([*command, "-fno-extended-identifiers"])
+        done = toolchain.run([*command, *last, "-fno-extended-identifiers"])
     if done.returncode:
         raise CompileError(compiler_text(done.stderr, path))
     return done.stdout
@@ -98,12 +101,13 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
         raise _compiler_error(paths, [text.text for text in texts], errors)
     with scratch_folder() as work:
         linked = work / "kernel.so"
+        shared = headers.generated_headers(compiler, options.std) / headers.SUPPORT
         objects: list[Path] = []
 
         def compile_with(first: str = "") -> None:
             contents = [_with_lines(text.text, first) for text in texts]
             try:
-                objects[:] = _objects(paths, contents, options, work)
+                objects[:] = [*_objects(paths, contents, options, work), shared]
             except CompilerError as error:
                 cache.publish(failed, json.dumps(error.full).encode())
                 raise

@@ -8,13 +8,20 @@ from pathlib import Path
 
 from mlusim.bangc.calls.intrinsics import declarations, names
 from mlusim.bangc.compiler import toolchain
-from mlusim.bangc.compiler.cache import INCLUDE, cache_folder, content_key, publish
+from mlusim.bangc.compiler.cache import INCLUDE, cache_folder, content_key, own_files, publish
 from mlusim.files import scratch_folder
 from mlusim.hardware import Board
 
 # Location of the declarations of intrinsics for the compiler: no line in this folder is the user's.
 DECLARATIONS = INCLUDE / "mlusim_intrinsics.h"
 START = "mlusim_start.h"
+# Functions of the headers, compiled once: every binary is linked with them.
+SUPPORT = "support.o"
+# Functions of C++17 whose templates g++ would instantiate in every file: their header is only for files that name one.
+SPECIAL_FUNCTION = re.compile(
+    r"\b(?:assoc_l\w+|comp_ellint_|cyl_\w+|ellint_|sph_\w+|riemann_zeta"
+    r"|std\s*::\s*(?:beta|expint|hermite|laguerre|legendre))"
+)
 # Suffixes that the headers' macros of scalar functions append to a name.
 _ROUNDED = tuple(f"{kind}_{rounding}" for kind in ("f32", "f16") for rounding in ("rn", "dn", "up", "tz"))
 _SCALAR_ENDINGS = {
@@ -54,16 +61,18 @@ def library_names() -> frozenset[str]:
 @lru_cache(maxsize=1)
 def header_words() -> frozenset[str]:
     """Return every word of the headers and of calls in rewritten text: intrinsics among them are always declared."""
-    texts = (path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))
+    texts = (path.read_text(encoding="utf-8") for path in own_files())
     own = {name for name in names() if name.startswith("__mlusim_")}
     return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)) | own
 
 
 @lru_cache(maxsize=8)
 def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
-    """Return the folder of the header that declares the instructions, and of `START`, precompiled if possible.
+    """Return the folder of `SUPPORT`, of the declarations of instructions, and of `START`, precompiled if possible.
 
-    The header that comes before every file is 1.3 MB with the C++ headers that it includes: g++ parses it only once.
+    The header that comes before every file is 1.3 MB with the C++ headers that it includes: g++ parses it only once. It
+    also instantiates the templates that inline functions of a precompiled header use, in every file, whether or not the
+    file calls them; such functions belong in `support.cpp`.
     """
     words = (f"-std={std}", *compiler.options, *compiler.instrumentation)
     declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
@@ -72,13 +81,18 @@ def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
     if not target.exists():
         folder.mkdir(exist_ok=True)
         publish(folder / DECLARATIONS.name, declared.encode())
-        if compiler.gnu:
-            with scratch_folder() as work:
-                made = work / "start.h.gch"
-                own = ["-I", str(INCLUDE), "-I", str(folder), "-x", "c++-header", str(INCLUDE / "mlu.h")]
-                # If it cannot be precompiled, it is read as text.
-                if not toolchain.run([*compiler.command, *words, *own, "-o", str(made)]).returncode:
-                    publish(folder / f"{START}.gch", made.read_bytes())
+        command = [*compiler.command, *words, "-I", str(INCLUDE), "-I", str(folder)]
+        with scratch_folder() as work:
+            made = work / SUPPORT
+            done = toolchain.run([*command, "-c", str(INCLUDE / "mlusim" / "support.cpp"), "-o", str(made)])
+            if done.returncode:
+                raise toolchain.unusable(compiler, done.stderr)
+            publish(folder / SUPPORT, made.read_bytes())
+            made = work / "start.h.gch"
+            # If it cannot be precompiled, it is read as text.
+            header = ["-x", "c++-header", str(INCLUDE / "mlu.h"), "-o", str(made)]
+            if compiler.gnu and not toolchain.run([*command, *header]).returncode:
+                publish(folder / f"{START}.gch", made.read_bytes())
         publish(target, b'#include "mlu.h"\n')
     return folder
 

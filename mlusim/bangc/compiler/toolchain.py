@@ -173,6 +173,11 @@ def run(command: list[str], text: str | None = None) -> subprocess.CompletedProc
         raise InputError(f"{command[0]} took more than {_TIMEOUT_S} s on {command[-1]}") from error
 
 
+def unusable(compiler: Compiler, messages: str) -> InputError:
+    """Return the error for a compiler that does not compile the package's own files."""
+    return InputError(f"{' '.join(compiler.command)} cannot build mlusim's runtime: {messages[:2000]}")
+
+
 def runtime(compiler: Compiler) -> Path:
     """Return the library of fibres and accesses, built on first use."""
     target = cache_folder() / f"runtime-{content_key('runtime', *compiler.command, compiler.version)}.so"
@@ -182,6 +187,6 @@ def runtime(compiler: Compiler) -> Path:
             options = ("-std=gnu++17", "-shared", *compiler.options)
             done = run([*compiler.command, *options, str(RUNTIME), "-o", str(made)])
             if done.returncode:
-                raise InputError(f"{' '.join(compiler.command)} cannot build mlusim's runtime: {done.stderr[:2000]}")
+                raise unusable(compiler, done.stderr)
             publish(target, made.read_bytes())
     return target

@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+// Of `special.h`.
+#include <cstddef>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+
 // Counted by the simulator like plain loads and stores: these names have to precede those of the C library.
 extern "C" {
 void *memcpy(void *__restrict to, const void *__restrict from, size_t size) noexcept __asm__("__tsan_memcpy");

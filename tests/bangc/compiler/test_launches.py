@@ -83,7 +83,8 @@ def test_entries_with_names_of_the_c_library_may_have_overloads_and_default_valu
         "  write<<<1, block, 0>>>(y, 1); write<<<1, block, 0>>>(y, 1.5f); log1p<<<1, block, 0>>>(y, 4);\n"
         "  rename<<<1, block, 0>>>(y);\n"
         "  cnrtSyncDevice();\n  cnrtMemcpy(got, y, 16, cnrtMemcpyDevToHost);\n"
-        "  return got[0] + 2 * got[1] + 4 * got[2] + 8 * got[3] + int(128.5 + std::log1p(0.0));\n}\n"
+        "  const double more = std::log1p(0.0) - std::hermite(2, 0.0);\n"
+        "  return got[0] + 2 * got[1] + 4 * got[2] + 8 * got[3] + int(126.5 + more);\n}\n"
     )
     assert run_program(bangc.compile(file), Device()) == 1 + 6 + 16 + 64 + 128
 

@@ -312,7 +312,8 @@ MLUSIM_PLAIN inline void unpack(void (*function)(P...), char *bytes, std::index_
         bytes + Layout<typename std::decay<P>::type...>::offset(I)))...);
 }
 
-[[noreturn]] inline void terminated();
+// Called for an uncaught exception, with the stack of the `throw`.
+[[noreturn]] void terminated();
 
 template <class... P> MLUSIM_PLAIN inline void body(void *function, char *bytes) {
     std::set_terminate(&terminated);
@@ -331,10 +332,7 @@ struct Entry {
     Entry *next;
 };
 
-inline Entry *&entries() {
-    static Entry *first = nullptr;
-    return first;
-}
+Entry *&entries();
 
 template <class R, class... P> struct Registered : Entry {
     MLUSIM_PLAIN Registered(R (*kernel)(P...), const char *what, const char *names, const char *where, int at) {
@@ -363,14 +361,14 @@ MLUSIM_PLAIN inline Registered<R, P...> *enter(R (*kernel)(P...), const char *na
 }  // namespace mlusim
 
 extern "C" {
-__attribute__((visibility("default"), used, weak)) mlusim::Entry *mlusim_entries() { return mlusim::entries(); }
+__attribute__((visibility("default"))) mlusim::Entry *mlusim_entries();
 
 // The task's coordinates and dimensions; set when it starts.
 struct mlusim_unit_variables {
     int task_id, task_id_x, task_id_y, task_id_z, task_dim, task_dim_x, task_dim_y, task_dim_z;
     int core_id, core_dim, cluster_id, cluster_dim, is_memory_core;
 };
-__attribute__((visibility("default"), used, weak)) mlusim_unit_variables mlusim_unit;
+extern __attribute__((visibility("default"))) mlusim_unit_variables mlusim_unit;
 }
 
 // Variables, so that a member or a local variable of a program may have the same name.

@@ -74,39 +74,7 @@ inline void checked(bool condition, const char *file = __builtin_FILE(), int lin
 
 }  // namespace mlusim
 
-// A kernel has no heap: the linker redirects its functions here. Static initializers and host code may use the heap,
-// whose blocks bound the copies of CNRT.
-extern "C" {
-void mlusim_allocated(void *block, size_t size);
-void mlusim_released(void *block);
-__attribute__((visibility("default"), used, weak)) int mlusim_in_kernel;
-#define MLUSIM_HEAP(result, function, said, parameters, before, call, after)                              \
-    result __real_##function parameters;                                                                  \
-    __attribute__((weak, used, visibility("hidden"), no_sanitize("thread"))) result __wrap_##function parameters { \
-        if (mlusim_in_kernel) mlusim_leave(6, said, "", 0);                                               \
-        before __real_##function call;                                                                    \
-        after                                                                                             \
-    }
-#define MLUSIM_ALLOCATES(function, said, parameters, call, size) \
-    MLUSIM_HEAP(void *, function, said, parameters, void *block =, call, mlusim_allocated(block, size); return block;)
-#define MLUSIM_RELEASES(function, said, parameters, call) \
-    MLUSIM_HEAP(void, function, said, parameters, mlusim_released(old);, call, )
-MLUSIM_ALLOCATES(malloc, "malloc", (size_t size), (size), size)
-MLUSIM_ALLOCATES(calloc, "calloc", (size_t count, size_t size), (count, size), count * size)
-MLUSIM_HEAP(void *, realloc, "realloc", (void *old, size_t size), mlusim_released(old); void *block =, (old, size),
-            mlusim_allocated(block, size); return block;)
-MLUSIM_RELEASES(free, "free", (void *old), (old))
-MLUSIM_ALLOCATES(_Znwm, "operator new", (size_t size), (size), size)
-MLUSIM_ALLOCATES(_Znam, "operator new[]", (size_t size), (size), size)
-MLUSIM_RELEASES(_ZdlPv, "operator delete", (void *old), (old))
-MLUSIM_RELEASES(_ZdaPv, "operator delete[]", (void *old), (old))
-MLUSIM_RELEASES(_ZdlPvm, "operator delete", (void *old, size_t size), (old, size))
-MLUSIM_RELEASES(_ZdaPvm, "operator delete[]", (void *old, size_t size), (old, size))
-MLUSIM_HEAP(void *, __cxa_allocate_exception, "throw", (size_t size), return, (size), )
-#undef MLUSIM_RELEASES
-#undef MLUSIM_ALLOCATES
-#undef MLUSIM_HEAP
-}
+extern "C" __attribute__((visibility("default"))) int mlusim_in_kernel;
 
 namespace mlusim {
 // At the start of an entry: host code launches entries, and does not call them.
@@ -115,48 +83,10 @@ MLUSIM_PLAIN inline void entered(const char *name) {
 }
 }  // namespace mlusim
 
-// Functions passed to `atexit`, and destructors of objects outside functions, the last one first. They may call CNRT, so
-// they run at the end of `main`, not when the file is unloaded; those of a kernel's copy of the file never run.
-struct mlusim_ending {
-    void (*function)(void *);
-    void *argument;
-    mlusim_ending *next;
-};
-extern "C" {
-__attribute__((visibility("hidden"), weak)) mlusim_ending *mlusim_endings;
-__attribute__((weak, used, visibility("hidden"), no_sanitize("thread"))) int __wrap___cxa_atexit(
-    void (*function)(void *), void *argument, void *) {
-    if (!mlusim_in_kernel) mlusim_endings = new mlusim_ending{function, argument, mlusim_endings};
-    return 0;
-}
-}
-
 namespace mlusim {
 
-inline void finish() {
-    while (mlusim_ending *last = mlusim_in_kernel ? nullptr : mlusim_endings) {
-        mlusim_endings = last->next;
-        last->function(last->argument);
-        delete last;
-    }
-}
-
-// Called for an uncaught exception, with the stack of the `throw`.
-[[noreturn]] MLUSIM_PLAIN inline void terminated() {
-    const char *what = "it is not a std::exception";
-    if (!mlusim_call_record) __builtin_trap();
-    if (std::exception_ptr thrown = std::current_exception()) {
-        try {
-            std::rethrow_exception(thrown);
-        } catch (const std::exception &one) {
-            what = one.what();
-        } catch (...) {
-        }
-        mlusim_leave(3, what, "", 0);
-    }
-    mlusim_leave(0, "", "", 0);
-    __builtin_unreachable();
-}
+// Runs what was passed to `atexit`, and destructors of objects outside functions.
+void finish();
 
 // A program's `main`, with any parameters.
 template <class F> inline void run_main(F *function, int count, char **words) {
@@ -189,12 +119,6 @@ using ::mlusim_abort;
 using ::mlusim_exit;
 using ::mlusim_quick_exit;
 using ::mlusim_printf;
-}
-
-// The compiler calls this when a function finds its frame overwritten.
-extern "C" __attribute__((visibility("hidden"), weak, used, noreturn, no_stack_protector)) void __stack_chk_fail() {
-    mlusim_leave(4, "", "", 0);
-    __builtin_unreachable();
 }
 
 #define exit(status) mlusim_exit(status)

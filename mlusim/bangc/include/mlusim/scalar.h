@@ -12,102 +12,14 @@ namespace mlusim {
 // How a conversion rounds: to zero, to nearest even, half away from zero, down, up, away from zero, half up.
 enum Rounding { TZ, RN, RD, DN, UP, OZ, RM };
 
-inline double whole(double x, Rounding mode) {
-    switch (mode) {
-        case TZ: return std::trunc(x);
-        case RN: return std::nearbyint(x);
-        case RD: return std::round(x);
-        case DN: return std::floor(x);
-        case UP: return std::ceil(x);
-        case OZ: return x < 0 ? std::floor(x) : std::ceil(x);
-        default: return std::floor(x + 0.5);
-    }
-}
-
-// The next float of 16 or 32 bits towards an infinity.
-template <class T> inline T step(T value, bool up) {
-    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
-    constexpr int64_t sign = int64_t(1) << (8 * sizeof(T) - 1);
-    Bits bits;
-    __builtin_memcpy(&bits, &value, sizeof(T));
-    int64_t ordered = (bits & sign ? sign - bits : int64_t(bits)) + (up ? 1 : -1);
-    bits = Bits(ordered < 0 ? sign - ordered : ordered);
-    __builtin_memcpy(&value, &bits, sizeof(T));
-    return value;
-}
-
-// The nearest float, or the neighbour that the mode selects; `error` has the sign of the exact value minus the nearest.
-template <class T> inline T directed(T near, double error, Rounding mode) {
-    bool negative = std::signbit(float(near));
-    if (error < 0 && (mode == DN || mode == (negative ? OZ : TZ))) return step(near, false);
-    if (error > 0 && (mode == UP || mode == (negative ? TZ : OZ))) return step(near, true);
-    return near;
-}
-
-// The value of a float; of an infinity, that of the float which would follow the largest one.
-template <class T> inline double place(T value) {
-    if (!std::isinf(float(value))) return double(float(value));
-    T last = step(value, value < T(0)), one_before = step(last, value < T(0));
-    return 2 * double(float(last)) - double(float(one_before));
-}
-
-template <class T> inline T narrow(double x, Rounding mode) {
-    T near = T(float(x));
-    double error = x - double(float(near));
-    if (!(std::isfinite(x) && error != 0)) return near;
-    if (mode != RD && mode != RM) return directed(near, error, mode);
-    T low = directed(near, error, DN), high = directed(near, error, UP);
-    if (x - place(low) != place(high) - x) return near;
-    return mode == RD && x < 0 ? low : high;
-}
-
-// Arithmetic on floats of 16 or 32 bits in a mode. The sign of the error is exact: operands have at most 24 bits.
-template <class T> inline T sum(T x, T y, Rounding mode) {
-    T near = T(float(x) + float(y));
-    double a = double(float(x)), b = double(float(y)), total = a + b, part = total - a, error = total - double(float(near));
-    return directed(near, error != 0 ? error : (a - (total - part)) + (b - part), mode);
-}
-template <class T> inline T difference(T x, T y, Rounding mode) { return sum(x, T(-y), mode); }
-template <class T> inline T product(T x, T y, Rounding mode) {
-    T near = T(float(x) * float(y));
-    return directed(near, double(float(x)) * double(float(y)) - double(float(near)), mode);
-}
-template <class T> inline T quotient(T x, T y, Rounding mode) {
-    T near = T(float(x) / float(y));
-    double rest = double(float(x)) - double(float(near)) * double(float(y));
-    return directed(near, std::signbit(float(y)) ? -rest : rest, mode);
-}
-
-// The inverse of the error function at x; `complement` is 1 - |x|, more exactly than x tells near 1. Winitzki's
-// approximation, then Halley's method.
-inline double inverse_erf(double x, double complement) {
-    if (!(complement > 0)) return complement == 0 ? std::copysign(INFINITY, x) : NAN;
-    bool small = std::fabs(x) < 0.5;
-    double log = small ? std::log1p(-x * x) : std::log(complement * (2 - complement)), half = 4.3307 + log / 2;
-    double y = std::sqrt(std::sqrt(half * half - log / 0.147) - half);
-    for (int k = 0; k < 3; ++k) {
-        double excess = small ? std::erf(y) - std::fabs(x) : complement - std::erfc(y);
-        double newton = excess / (1.1283791670955126 * std::exp(-y * y));
-        y -= newton / (1 + y * newton);
-    }
-    return std::copysign(y, x);
-}
-inline double erfinv(double x) { return inverse_erf(x, 1 - std::fabs(x)); }
-inline double erfcinv(double x) { return inverse_erf(1 - x, x < 1 ? x : 2 - x); }
-
-template <class T, class S> inline T convert(S source, Rounding mode) {
-    if constexpr (std::is_same<T, half>::value || std::is_same<T, bfloat16_t>::value || std::is_same<T, float>::value)
-        return narrow<T>(double(source), mode);
-    else if constexpr (std::is_floating_point<T>::value) return T(source);
-    else if constexpr (std::is_integral<S>::value) return T(source);
-    else {
-        double value = whole(double(float(source)), mode);
-        if (value != value) return T(0);
-        if (value <= double(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-        if (value >= double(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-        return T(value);
-    }
-}
+// A value as a number of another type, and arithmetic on floats of 16 or 32 bits, in a mode.
+template <class T, class S> T convert(S source, Rounding mode);
+template <class T> T sum(T x, T y, Rounding mode);
+template <class T> T difference(T x, T y, Rounding mode);
+template <class T> T product(T x, T y, Rounding mode);
+template <class T> T quotient(T x, T y, Rounding mode);
+double erfinv(double x);
+double erfcinv(double x);
 
 }  // namespace mlusim
 
@@ -235,18 +147,17 @@ inline int64_t __cn_scalar_cast_u8_to_s64(uint8_t x) { return x; }
 // Atomics that return the old value. That of `cas` is ASSUMED to do so, too: the public header has it return its third
 // argument, and leaves the old value unused.
 #define MLUSIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#define MLUSIM_ATOMIC(name, intrinsic, kind, type)                                      \
-    inline type __cn_scalar_##name##_##kind(type *target, type value, MLUSIM_PLACE) {   \
-        type old = 0;                                                                   \
-        intrinsic(&old, target, value, file, line);                                     \
-        return old;                                                                     \
-    }
-#define MLUSIM_SWAP(name, intrinsic, kind, type)                                                        \
-    inline type __cn_scalar_##name##_##kind(type *target, type compare, type value, MLUSIM_PLACE) {     \
-        type old = 0;                                                                                   \
-        intrinsic(&old, target, compare, value, file, line);                                            \
-        return old;                                                                                     \
-    }
+#ifdef MLUSIM_SUPPORT
+#define MLUSIM_OLD(type, intrinsic, ...) { type old = 0; return intrinsic(&old, __VA_ARGS__, file, line), old; }
+#else
+#define MLUSIM_OLD(...) ;
+#endif
+#define MLUSIM_ATOMIC(name, intrinsic, kind, type)                               \
+    type __cn_scalar_##name##_##kind(type *target, type value, MLUSIM_PLACE)     \
+        MLUSIM_OLD(type, intrinsic, target, value)
+#define MLUSIM_SWAP(name, intrinsic, kind, type)                                             \
+    type __cn_scalar_##name##_##kind(type *target, type compare, type value, MLUSIM_PLACE)   \
+        MLUSIM_OLD(type, intrinsic, target, compare, value)
 #define MLUSIM_SCALAR_SWAPS(name, intrinsic)                                                            \
     MLUSIM_SWAP(name, intrinsic, s32, int32_t) MLUSIM_SWAP(name, intrinsic, u32, uint32_t)              \
     MLUSIM_SWAP(name, intrinsic, s16, int16_t) MLUSIM_SWAP(name, intrinsic, u16, uint16_t)
