@@ -17,7 +17,7 @@ from mlusim.analysis.metrics import Metrics, measure
 from mlusim.arrays import Array
 from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board
-from mlusim.inputs import as_count, check_flags
+from mlusim.inputs import as_count, as_plain, check_flags
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
 from mlusim.results.memory_state import MemoryState, Repeat, memory_state_of
@@ -127,10 +127,11 @@ class Result(RunFigures):
         time. A copy of the result, or one from another process, has no values.
         Raises `InputError` for a core or a time outside the run.
         """
-        if isinstance(time_ns, bool) or not isinstance(time_ns, int | float) or not abs(time_ns) < math.inf:
+        time = as_plain(time_ns)
+        if isinstance(time, bool) or not isinstance(time, int | float) or not abs(time) < math.inf:
             raise InputError(f"time_ns={shown(time_ns)}: pass a number of nanoseconds of simulated time")
         core = as_count("core", core, least=0)
-        return memory_state_of(self.log, self.board, round(time_ns * PS_PER_NS), core, self.repeat)
+        return memory_state_of(self.log, self.board, round(time * PS_PER_NS), core, self.repeat)
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -42,7 +42,6 @@ from mlusim.results.saved_checks import (
     check_on_board,
     check_plan,
     check_sizes,
-    check_tasks,
     clean,
     read_array,
     tuples,
@@ -283,9 +282,6 @@ def _plan_of(values: dict[str, Any], board: Board, array: Callable[[str], Array]
     values = {name: tuples(value) for name, value in values.items() if name != "board"} | {
         "board": _board_of(dict(values["board"])) if "board" in values else board
     }
-    columns = [array(f"plan/{name}") for name in _TILES]
-    check_tasks(columns[0])
-    tiles = Tiles(*columns)
-    plan = Plan(tiles=tiles, **values)
+    plan = Plan(tiles=Tiles(*(array(f"plan/{name}") for name in _TILES)), **values)
     check_plan(plan)
     return plan

@@ -29,6 +29,7 @@ from mlusim.verifier.remarks import RULES
 _MAX_BYTES = 1 << 30
 _MAX_RATIO = 300
 _LIMIT = 1 << 62
+_BEYOND_64_BITS = 1 << 63
 _MAX_TASKS = 1 << 24
 # Retiming makes all queues up to the last one that has a launch.
 _MAX_QUEUES = 1 << 16
@@ -75,8 +76,8 @@ def clean(value: Any) -> Any:
         return [clean(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a figure of a run")
-    if isinstance(value, int) and abs(value) > _LIMIT:
-        raise ValueError("a number of more than 62 bits")
+    if isinstance(value, int) and abs(value) >= _BEYOND_64_BITS:
+        raise ValueError("a number of more than 64 bits")
     return value
 
 
@@ -215,12 +216,6 @@ def check_on_board(log: Log, board: Board) -> None:
     latest = max(latest, *(time for span in spans for time in span), 0)
     if latest > most_ps:
         raise ValueError(f"a time of {latest} ps in its log, which has room for {most_ps} ps")
-
-
-def check_tasks(task: Array) -> None:
-    """Raise `ValueError` for task numbers that no grid can have: tiles are sorted into a table of all tasks."""
-    if task.ndim != 1 or (task.size and not 0 <= task.min() <= task.max() < _MAX_TASKS):
-        raise ValueError("a tile of a task that no grid has")
 
 
 def check_plan(plan: Plan) -> None:

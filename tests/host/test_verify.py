@@ -314,7 +314,7 @@ def test_memory_at_a_moment_steps_back_through_a_run():
     # And back again: each moment stands alone.
     assert (result.memory_at(end["mul"] / 1000)["twice"].values == 2 * X).all()
     with pytest.raises(InputError, match=r"^core 32: mlu370-x4 has cores 0 to 31"):
-        result.memory_at(0, 32)
+        result.memory_at(np.int64(0), 32)
     with pytest.raises(InputError, match=r"^time .* ns: the run lasts from 0 ns to "):
         result.memory_at(1e9)
     with pytest.raises(InputError, match=r"^no buffer 'other' at .*: choose one of held, twice"):
