@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -39,9 +40,9 @@ class Sensitivity(NamedTuple):
 def sensitivity(call: Call) -> list[Sensitivity]:
     """Rerun a call, timing only, with each assumed or fitted parameter of its board 20 % smaller and larger.
 
-    Parameters without effect are omitted: all, if the run takes no time. The others are sorted by their effect. The
-    plan is unchanged. A value that would break a rule of the board (efficiencies keep their order and stay below 1)
-    changes only as far as allowed.
+    A whole number changes by at least 1. Parameters without effect are omitted: all, if the run takes no time. The
+    others are sorted by their effect. The plan is unchanged. A value that would break a rule of the board (efficiencies
+    keep their order and stay below 1) changes only as far as allowed.
     """
     return sensitivity_of(call.plan.board, partial(_time_ps, call))
 
@@ -73,15 +74,15 @@ def uncertain_parameters(board: Board) -> list[str]:
 def scaled(board: Board, field: str, factor: float) -> Board:
     """Return the board with one parameter multiplied by `factor`, or by the nearest factor that the rules allow."""
     value = getattr(board, field)
-    target = value * factor
-    if isinstance(value, int):
-        return board.replace(**{field: round(target)})
     nearest = board
     allowed, step = 0.0, 1.0
     # Approach the allowed limit by bisection.
     while step > _NEAR and allowed < 1:
+        change = value * (factor - 1) * (allowed + step)
+        if isinstance(value, int):
+            change = round(change) or round(math.copysign(1, change))
         try:
-            nearest = board.replace(**{field: value + (target - value) * (allowed + step)})
+            nearest = board.replace(**{field: value + change})
             allowed += step
         except BoardError:
             step /= 2

@@ -34,6 +34,9 @@ def test_a_parameter_is_varied_as_far_as_its_limits_allow():
     assert scaled(on, "dram_mixed_efficiency", 1.2).dram_mixed_efficiency == pytest.approx(1, abs=1e-4)
     read = scaled(on, "dram_read_efficiency", 0.8).dram_read_efficiency
     assert on.dram_write_efficiency < read < on.dram_write_efficiency + 1e-4
+    assert scaled(on.replace(wave_ps=9 * 10**14), "wave_ps", 1.2).wave_ps == pytest.approx(10**15, rel=1e-6)
+    assert [scaled(on, "scalar_add_cycles", factor).scalar_add_cycles for factor in (0.8, 1.2)] == [1, 3]
+    assert scaled(on.replace(move_bytes_per_cycle=1), "move_bytes_per_cycle", 0.8).move_bytes_per_cycle == 1
 
 
 def test_sourced_parameters_are_not_varied():
