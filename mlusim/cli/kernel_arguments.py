@@ -18,7 +18,7 @@ from mlusim.cli.option_types import (
     KIND,
     KINDS,
     OPERATIONS,
-    assignment,
+    assignments,
     complete_assignment,
 )
 from mlusim.cli.options import COMPILE_OPTIONS, compile_options, seed_option
@@ -122,15 +122,12 @@ def given(**options: Any) -> dict[str, Any]:
 def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
     """Parse `--set NAME=VALUES` to values of the defaults' types. Raises `InputError`."""
     by_name: dict[str, list[Any]] = {}
-    for text in texts:
-        name, values = assignment("--set", text, "NAME=VALUE")
+    for name, values in assignments("--set", texts, "NAME=VALUE").items():
         if name not in kernel.settings:
             if name in kernel.tensors:
-                raise InputError(f"--set {text}: {name} has no default, so it is an argument: write --arg {name}=...")
+                raise InputError(f"--set {name}: it has no default, so it is an argument: write --arg {name}=...")
             has = it_has(kernel.settings, name)
             raise InputError(f"--set {name}: {kernel.name} has no such parameter with a default; {has}")
-        if name in by_name:
-            raise InputError(f"--set {text}: {name} has a value already; several values are one list, {name}=4,8")
         by_name[name] = _setting(name, values, kernel.settings[name])
     return by_name
 

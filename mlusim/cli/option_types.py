@@ -214,12 +214,18 @@ def complete_assignment(
     return complete
 
 
-def assignment(option: str, text: str, form: str) -> tuple[str, str]:
-    """Return name and value of an option written as NAME=VALUE; `form` is how to write it, for the message."""
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not (name and equals and value):
-        raise InputError(f"{option} {text}: write {form}")
-    return name.replace("-", "_"), value
+def assignments(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
+    """Return the values of an option written as NAME=VALUE by name; `form` is how to write it, for the message."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise InputError(f"{option} {text}: write {form}")
+        name = name.replace("-", "_")
+        if name in values:
+            raise InputError(f"{option} {text}: {name} has a value already; several values are one list, {name}=4,8")
+        values[name] = value
+    return values
 
 
 def board_parameters() -> list[str]:

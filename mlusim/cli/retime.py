@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, assignment, board_parameters, complete_assignment
+from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, assignments, board_parameters, complete_assignment
 from mlusim.cli.options import SAVE_RUN, output_options, report_option
 from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.errors import InputError
@@ -70,7 +70,8 @@ def retime(
     from mlusim.retiming.retime import retime as again
 
     outputs = Outputs.of(options)
-    parameters = dict(_change(text) for text in changes)
+    texts = assignments("--set", changes, "PARAMETER=VALUE, such as clock_hz=900MHz")
+    parameters = {name: _value(name, text) for name, text in texts.items()}
     recorded = load(run)
     result = again(recorded, device, keep_split=keep_split, progress=not outputs.quiet, **parameters)
     split = planned(recorded, result.board)[1]
@@ -91,18 +92,17 @@ def retime(
     )
 
 
-def _change(text: str) -> tuple[str, Any]:
-    """Parse `name=value`. Raises `InputError`; the board checks whether the name exists."""
+def _value(name: str, text: str) -> Any:
+    """Parse the value of a parameter. Raises `InputError`; the board checks whether the name exists."""
     from mlusim.hardware import Board
     from mlusim.quantities import quantity
 
-    name, value = assignment("--set", text, "PARAMETER=VALUE, such as clock_hz=900MHz")
     kind = {item.name: item.type for item in fields(Board)}.get(name)
     if kind == "str":
-        return name, value
-    if "," in value or ".." in value:
-        raise InputError(f"--set {text}: a board has one value of {name}; to try several, see `mlusim sweep`")
-    return name, quantity(name, value, whole=kind != "float")
+        return text
+    if "," in text or ".." in text:
+        raise InputError(f"--set {name}={text}: a board has one value of {name}; to try several, see `mlusim sweep`")
+    return quantity(name, text, whole=kind != "float")
 
 
 def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: str) -> str:

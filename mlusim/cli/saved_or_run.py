@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 
+# Options of `mlusim run` that print or write something else than the run, which is only timed and saved.
+_OTHER_OUTPUT = ("--json", "--save-run", "--out", "--output", "-o", "--dry-run", "--help", "-h")
+
+
 def run_of(text: str) -> Result:
     """Return a saved run, or the run of `mlusim run` with these arguments. Raises `InputError`.
 
@@ -36,6 +40,9 @@ def run_of(text: str) -> Result:
     is_run = bool(words) and (is_kernel_name(words[0]) or words[0] in SUMMARIES)
     if not is_run and (len(words) <= 1 or Path(text).exists()):
         return load(text)
+    for word in words:
+        if word.partition("=")[0] in _OTHER_OUTPUT:
+            raise InputError(f"{text!r}: omit {word}; the run is only timed, and the output is that of this command")
     with scratch_folder() as folder:
         saved = folder / "run.zip"
 

@@ -27,7 +27,7 @@ from mlusim.cli.kernel_arguments import (
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import strategies_option
 from mlusim.cli.operators import SUMMARIES, options_of
-from mlusim.cli.option_types import assignment
+from mlusim.cli.option_types import assignments
 from mlusim.cli.options import devices_option
 from mlusim.cli.provenance import made_by
 from mlusim.cli.sweep_options import SECTIONS, nram_limits_option, several_options, shapes_option
@@ -160,9 +160,9 @@ def _flat(value: Any) -> Any:
     return [item for part in value for item in (part if isinstance(part, list) else [part])]
 
 
-def _varied(texts: Sequence[str]) -> dict[str, Any]:
+def _varied(texts: Sequence[str]) -> dict[str, str]:
     """Return the values of `--vary` by parameter of the board."""
-    return dict(assignment("--vary", text, "NAME=VALUES") for text in texts)
+    return assignments("--vary", texts, "NAME=VALUES")
 
 
 def _sweep(
@@ -248,9 +248,9 @@ def _axes(
     """Return the axes of a sweep: the options of the operator or kernel, `own`, and those of every sweep."""
     from mlusim.explore.axis_arguments import axes_of
 
-    varied = _varied(vary)
-    if bandwidth is not None:
-        varied["dram_bandwidth_bytes_per_s"] = bandwidth
+    varied: dict[str, Any] = {**_varied(vary)}
+    if bandwidth is not None and varied.setdefault("dram_bandwidth_bytes_per_s", bandwidth) is not bandwidth:
+        raise InputError("--bandwidth and --vary dram_bandwidth_bytes_per_s are one parameter: give one of them")
     return axes_of(
         operation,
         shape=_flat(shape) or None,

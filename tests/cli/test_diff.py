@@ -205,6 +205,10 @@ def test_suggestions_are_faster_and_match_retiming():
             ("k.py:add --set 'tile", "x"),
             "is not a saved run, and read as arguments of `mlusim run`: No closing quotation",
         ),
+        (
+            ("mlusim run k.py:add --shape 4 --save-run=r.zip", "x"),
+            "--save-run=r.zip': omit --save-run=r.zip; the run is only timed, and the output is that of this command",
+        ),
     ],
 )
 def test_a_file_that_is_not_a_run_is_an_error(home, words, message):

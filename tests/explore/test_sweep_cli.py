@@ -168,6 +168,11 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
         (("-o", "t.xls"), "t.xls: a table is a .parquet, .csv or .json file: use one of these suffixes"),
         (("-o", "gone/t.csv"), "--out gone/t.csv: there is no directory "),
         (("--vary", "clock_hz"), "--vary clock_hz: write NAME=VALUES"),
+        (("--vary", "clock_hz=1GHz", "--vary", "clock_hz=2GHz"), "--vary clock_hz=2GHz: clock_hz has a value already"),
+        (
+            ("--vary", "dram_bandwidth_bytes_per_s=1GB/s", "--bandwidth", "2GB/s"),
+            "--bandwidth and --vary dram_bandwidth_bytes_per_s are one parameter: give one of them",
+        ),
         (("--vary", "clock_hz=1GB"), "clock_hz: '1GB': no unit 'GB': it takes Hz, kHz, MHz, GHz"),
         (("--nram", "2KiB..1KiB*2"), "nram_bytes: '2KiB..1KiB*2' goes down: write the smaller value first"),
         (("--plot", "time"), "the sweep has one point: give an axis several values to draw figures against it"),
