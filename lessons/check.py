@@ -171,7 +171,8 @@ def gather() -> Exercise:
     rows = [*range(40, 72), 3, *range(100, 140), 7, 9, *range(200, 256)]
 
     def aim(step: Step) -> str:
-        copies = step.result.metrics.operations["memcpy"]
+        operations = step.result.metrics.operations
+        copies = sum(count for name, count in operations.items() if name.startswith("memcpy"))
         return at_most("the number of copies", copies, 2 * 6 + 6, "find the 6 sequences of consecutive rows")
 
     x = floats(256, 64)
@@ -265,7 +266,10 @@ def load_kernel(path: Path) -> Any:
 
 def exercise_of(name: str) -> Exercise:
     """Return the exercise of `file.py:function`. Raises `mlusim.InputError`."""
-    exercise = function_of(name)()
+    try:
+        exercise = function_of(name)()
+    except TypeError as error:
+        raise mlusim.InputError(f"{name}: {error}; an exercise is a function without arguments") from error
     if not isinstance(exercise, Exercise) or not exercise.cases:
         raise mlusim.InputError(f"{name} returns no exercise with cases: return Exercise([Case((x,), 2 * x)])")
     return exercise

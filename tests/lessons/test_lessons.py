@@ -179,7 +179,9 @@ CHANGES = [
     ("02", "core.task_id * TILE, x.size", "core.task_id * TILE, x.size - TILE", "never-written"),
     ("05", "rows = min(time, core.nram.usable_bytes // (elements * x.itemsize))", "rows = time", "does not fit"),
     ("04", "await core.sync_cluster()", "pass", "race:"),
-    ("08", "await core.memcpy(out, tile)", "await core.memcpy(out[: len(rows) - 1], tile[: len(rows) - 1])", ""),
+    ("08", "await core.memcpy(out, tile)", "await core.memcpy(out[:1], tile[:1])", "never-written"),
+    ("08", "await core.memcpy(out, tile)", "await core.memcpy_rows(out, tile, range(len(rows)), range(len(rows)))",
+     "the number of copies is 137 and should be at most 18"),
     ("11", "core.memcpy_async(out[start", "await core.memcpy(out[start", "pass: "),
     ("12", "await core.sync()", "pass", "race:"),
     ("12", "core.memcpy(right, weights)", "core.memcpy(right[1:], weights[1:])", "uninitialised"),
@@ -274,6 +276,9 @@ async def kernel(core, x, out):
     code, text = run(one_core)
     assert code == 1
     assert run(all_cores, "class.py:third") == (2, "error: class.py has no function 'third': it has halve\n")
+    takes_none = "missing 1 required positional argument: 'core'; an exercise is a function without arguments\n"
+    (tmp_path / "class.py").write_text("def halve(core):\n    return 3\n")
+    assert run(all_cores) == (2, f"error: class.py:halve: halve() {takes_none}")
     (tmp_path / "class.py").write_text("def halve():\n    return 3\n")
     assert run(all_cores) == (
         2, "error: class.py:halve returns no exercise with cases: return Exercise([Case((x,), 2 * x)])\n"
