@@ -69,9 +69,19 @@ def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list
 
 
 def _check_equal(first: str, result: Result, second: str, other: Result) -> None:
-    for name, array in _outputs(result).items():
-        if name in (others := _outputs(other)):
-            _check_arrays(f"{result.operator}: {first!r} and {second!r}", array, others[name])
+    """Compare the outputs of two runs by name, or in order if they have no name in common."""
+    names = f"{result.operator}: {first!r} and {second!r}"
+    outputs, others = _outputs(result), _outputs(other)
+    pairs = [(array, others[name]) for name, array in outputs.items() if name in others]
+    if outputs and not pairs:
+        if len(outputs) != len(others):
+            raise MlusimError(
+                f"{names} have no output in common: {', '.join(outputs)}; {', '.join(others) or 'none'}: give those to "
+                "compare the same name"
+            )
+        pairs = [*zip(outputs.values(), others.values(), strict=True)]
+    for array, counterpart in pairs:
+        _check_arrays(names, array, counterpart)
 
 
 def _outputs(result: Result) -> Mapping[str, Array]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mlusim
+from mlusim import Core, View
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.compare import compare
 from mlusim.ops import tin_shift_forward
@@ -75,3 +77,38 @@ def test_results_of_another_shape() -> None:
 def test_an_empty_list_of_strategies_is_an_error() -> None:
     with pytest.raises(InputError, match="no strategy to compare: name at least one"):
         compare(OPERATION, [])
+
+
+async def copied(core: Core, x: View, out: View) -> None:
+    if core.task_id == 0 and not core.is_memory_core:
+        tile = core.nram.alloc(x.shape, x.dtype)
+        await core.memcpy(tile, x)
+        await core.memcpy(out, tile)
+
+
+async def doubled(core: Core, x: View, result: View) -> None:
+    if core.task_id == 0 and not core.is_memory_core:
+        tile = core.nram.alloc(x.shape, x.dtype)
+        await core.memcpy(tile, x)
+        core.add(tile, tile, tile)
+        await core.memcpy(result, tile)
+
+
+async def copied_and_doubled(core: Core, x: View, copy: View, double: View) -> None:
+    await copied(core, x, copy)
+    await doubled(core, x, double)
+
+
+def test_outputs_of_other_names_are_compared_in_order() -> None:
+    def ran(strategy: str, x: Any) -> Result:
+        kernel, outputs = {"a": (copied, 1), "b": (doubled, 1), "c": (copied_and_doubled, 2)}[strategy]
+        return mlusim.run(kernel, x, *[mlusim.Output.like(x)] * outputs)
+
+    zeros, ones = np.zeros(64, np.float32), np.ones(64, np.float32)
+    assert len(compare(partial(ran, x=zeros), ["a", "b"])) == 2
+    with pytest.raises(
+        MlusimError, match=r"^copied: 'a' and 'b' differ in 64 of 64 elements, first at \[0\]: 1.0 and 2"
+    ):
+        compare(partial(ran, x=ones), ["a", "b"])
+    with pytest.raises(MlusimError, match=r"'a' and 'c' have no output in common: out; copy, double: give those to"):
+        compare(partial(ran, x=ones), ["a", "c"])
