@@ -138,13 +138,15 @@ class Axes:
     def _on_board(
         self, shape: tuple[int, ...] | None, dtype: Any, board: Board, columns: dict[str, Any]
     ) -> Iterator[Point]:
-        for strategy, limit, options, launch in product(
+        for strategy, limit, options, values in product(
             self.strategies, self.nram_limits, _combinations(self.options), _combinations(self.launch)
         ):
+            launch = {name: value for name, value in values.items() if value is not None}
             more = {"strategy": strategy} if strategy is not None else {}
             more |= {"nram_limit_bytes": limit} if limit is not None else {}
             settings = {self.column(name): value for name, value in options.items()}
-            shown = {name: _cell(value) for name, value in {**settings, **launch}.items() if value is not None}
+            shown = {name: _cell(value) for name, value in settings.items() if value is not None}
+            shown |= {name: _cell(value) for name, value in launch.items()}
             yield Point(
                 axes=self,
                 shape=shape,

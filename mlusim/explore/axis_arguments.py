@@ -151,7 +151,7 @@ def _kernel_axes(
         raise InputError(f"{which}: {name} is a function of your own, which no planner splits: omit it")
     launch = {key: options.pop(key) for key in _LAUNCH if key in options}
     if "dim" in launch:
-        launch["dim"] = [as_grid(dim) for dim in launch["dim"]]
+        launch["dim"] = [dim if dim is None else as_grid(dim) for dim in launch["dim"]]
     for operations in launch.get("theory_ops", ()):
         check_operations(operations)
     grid = [key for key in launch if key != "theory_ops"]

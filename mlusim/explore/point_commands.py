@@ -12,9 +12,11 @@ from typing import Any
 from mlusim.bangc.kernel_files import compile_words
 from mlusim.dtypes import dtype_name
 from mlusim.errors import flag_of
+from mlusim.explore.axis_values import several
 from mlusim.explore.kernel_call import OF_A_RUN
 from mlusim.explore.point import Point, option_json
 from mlusim.hardware import Board
+from mlusim.hardware.presets import preset, preset_names
 from mlusim.ops.commands import command_of
 
 
@@ -109,5 +111,8 @@ def kernel_python(point: Point, device: Any) -> str:
 
 
 def _device_name(device: Any, board: Board) -> str:
-    """Return a board as the user named it, by name or file; else its name."""
-    return str(device) if isinstance(device, str | Path) else board.name
+    """Return a board as the user named it, by name or file; a preset's name; else a file, which `to_toml` makes."""
+    (named,) = several(device)
+    if isinstance(named, str | Path):
+        return str(named)
+    return board.name if board.name in preset_names() and board == preset(board.name) else f"{board.name}.toml"

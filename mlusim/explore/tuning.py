@@ -48,7 +48,8 @@ class Tuning:
         refused: settings that do not fit, as (strategy, limit, message).
         repeats: settings that led to a plan tried before.
         at_lower_bound: whether the search ended early because nothing can be significantly faster.
-        command, call: the command line and the Python call that run the best plan.
+        command, call: the command line and the Python call that run the best plan. A board that is neither a preset nor
+            from a file is the file NAME.toml there, as `mlusim.hardware.toml_board.to_toml` writes it.
         axes: for a kernel: the settings with several values.
     """
 

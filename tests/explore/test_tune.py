@@ -15,6 +15,7 @@ from mlusim.cli import main
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.python_files import function_of
 from mlusim.explore.tuning import why_slower
+from mlusim.hardware.toml_board import to_toml
 
 CASES = {
     "tin_shift": {"shape": (2, 8, 16, 196), "dtype": "float16", "groups": 2},
@@ -184,6 +185,24 @@ def test_a_function_is_named_so_that_the_command_and_the_call_run(tmp_path, monk
     assert names["device"].result().time_ps == found.best["time_ps"]
     # The inputs of a run without data have no contents; they count as inputs.
     assert found.best["compulsory_bytes"] == found.best["bus_read_bytes"] + found.best["bus_write_bytes"]
+
+
+def test_a_changed_board_is_a_file_in_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    board = mlusim.board("mlu370-x4").replace(dram_bandwidth_bytes_per_s=10**9)
+    found = mlusim.tune("reverse", shape=(64, 64), axis=0, device=board, strategy="mirror", workers=0)
+    assert "device='mlu370-x4.toml'" in found.call
+    (tmp_path / "mlu370-x4.toml").write_text(to_toml(board))
+    assert json.loads(command_line(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
+
+
+def test_launch_parameters_that_are_none_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "launches.py").write_text(LAUNCHES)
+    arguments = ("x=random:float32:256,64", "out=float32:256,64", "rows=2")
+    copy = functools.partial(mlusim.tune, "launches.py:copy", arguments=arguments, workers=0)
+    found, plain = copy(dim=None, kind=None, theory_ops=None), copy()
+    assert (found.command, found.best) == (plain.command, plain.best)
 
 
 @pytest.mark.slow
