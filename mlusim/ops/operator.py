@@ -160,8 +160,8 @@ class Operator:
         )
 
 
-# Cache of recent plans, with the board that they are for. Planning takes longer than a small run, and nets and loops
-# repeat calls.
+# Cache of recent plans, by the identity of their board, which is kept with them so that no other board gets its id.
+# Planning takes longer than a small run, and nets and loops repeat calls.
 _PLAN_CACHE_SIZE = 32
 _plan_cache: dict[tuple[Any, ...], tuple[Board, Plan]] = {}
 _plan_cache_lock = Lock()
@@ -177,7 +177,7 @@ def _cached_plan(
     except TypeError:
         # An attribute is not hashable.
         return operator.plan(board, strategy, *tensors, **attributes)
-    if cached is None or cached[0] is not board:
+    if cached is None:
         cached = board, operator.plan(board, strategy, *tensors, **attributes)
         cached[1].tiles.freeze()
         with _plan_cache_lock:

@@ -311,6 +311,7 @@ def test_memory_at_a_moment_steps_back_through_a_run():
     assert (last["twice"].values == 3 * X).all()
     assert last.task == 0
     assert "NRAM     twice float32 [8, 8], 256 B: written by add at test_verify.py:" in last.text()
+    assert result.memory_at(log.tasks[0].end_ps / 1000).buffers == ()
     # And back again: each moment stands alone.
     assert (result.memory_at(end["mul"] / 1000)["twice"].values == 2 * X).all()
     with pytest.raises(InputError, match=r"^core 32: mlu370-x4 has cores 0 to 31"):

@@ -52,6 +52,18 @@ def test_an_allocation_too_large_names_the_sizes() -> None:
         memory.allocate(702_464, "column", 1)
 
 
+def test_an_array_may_be_placed_wherever_it_fits() -> None:
+    """As a linker does, in the reserved part too; allocations go around it."""
+    memory = nram(1024, reserved=256)
+    memory.place(128, 100, "first", 0, None)
+    memory.place(1000, 24, "at the end", 1, None)
+    assert [memory.allocate(128, "free", 2).address, memory.allocate(128, "free", 3).address] == [0, 256]
+    with pytest.raises(AllocationError, match=r"^late of 25 B at byte 1 000 of the NRAM of core 0, which has 1 024 B$"):
+        memory.place(1000, 25, "late", 4, None)
+    with pytest.raises(AllocationError, match=r"^more at byte 200 of the NRAM of core 0 overlaps first$"):
+        memory.place(200, 4, "more", 4, None)
+
+
 def test_an_allocation_too_large_names_the_rounding() -> None:
     with pytest.raises(AllocationError, match=r"^nram\.alloc of 1 000 B \(rounded up to 1 024 B\) does not fit: "):
         nram(1023).allocate(1000, "odd", 0)

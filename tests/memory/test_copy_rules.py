@@ -98,6 +98,7 @@ def test_copies_beyond_the_limits_are_rejected(size: int, strides: tuple[int, ..
         (8, (0, -1, 0)),  # one segment: no stride is used
         (8, (32, 3, 8, 3, 8, 3, 32, 3)),  # a transposition: the outer destination stride is the smaller one
         (8, (20, 3, 8, 1, 8, 7, 8, 0)),
+        (8, (10, 2, 28, 1, 8, 5, 8, 0)),  # the second row begins where the first one ends, before a fourth segment
     ],
 )
 def test_copies_within_the_limits_are_accepted(size: int, strides: tuple[int, ...]) -> None:

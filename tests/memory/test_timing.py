@@ -52,6 +52,13 @@ def test_rows_with_a_gap_on_one_side_stay_segments():
     assert cost_ps("mlu270-s4", loaded) == on.dma_read_latency_ps + 64 * on.dma_segment_ps
 
 
+@pytest.mark.parametrize(("size", "field"), [(UNIT - 1, "dma_element_ps"), (UNIT, "dma_segment_ps")])
+def test_a_segment_that_fills_a_bus_unit_is_no_single_element(size: int, field: str):
+    on = board("mlu370-x4")
+    loaded = in_bytes(Direction.GDRAM2NRAM, size, size, 2 * UNIT, 63)
+    assert cost_ps(on.name, loaded) == on.dma_read_latency_ps + 64 * getattr(on, field)
+
+
 @pytest.mark.parametrize("name", ["mlu270-s4", "mlu370-x4", "mlu590-m9"])
 @pytest.mark.parametrize(("dst", "src"), ON_CHIP)
 @pytest.mark.parametrize("segment", [4, 64, 128, 192, 1000])

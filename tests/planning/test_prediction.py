@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from mlusim import ops
 from mlusim.hardware import board
-from mlusim.planning.cost import Cost, load_cost, store_cost
+from mlusim.planning.cost import Cost, load_cost, store_cost, vector_ps
 from mlusim.planning.gather import _slab_loads
+from mlusim.planning.lookup_cost import LOAD, STORE, Costs
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.reverse_sequence import _largest_reversed_share
 from mlusim.planning.split import in_runs
+from mlusim.units import PS_PER_S
 
 X4 = board("mlu370-x4")
 
@@ -89,6 +91,29 @@ def test_predictions_are_near_simulations(device):
     )
     for result in results:
         assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.15)
+
+
+def test_a_start_up_that_a_store_hides_is_not_counted():
+    on = X4.replace(dma_read_latency_ps=4_000_000)
+    options = {"strategy": "pingpong", "nram_limit_bytes": 65_536, "device": on, "data": False}
+    result = ops.cast(np.zeros(4_000_000, np.float32), "float16", **options)
+    assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.05)
+
+
+@pytest.mark.parametrize("row_bytes", [4, 64, 100, 128])
+def test_rows_that_end_within_a_bus_unit_are_read_before_they_are_stored(row_bytes):
+    written, read = -(-row_bytes // 64) * 64, 64 if row_bytes % 64 else 0
+    work = written / X4.dram_strided_write_efficiency + read / X4.dram_strided_read_efficiency
+    stored = Costs(X4).rows(STORE, row_bytes, 1000)
+    assert stored.dram_ps == pytest.approx(1000 * work * PS_PER_S / X4.dram_bandwidth_bytes_per_s)
+    loaded = Costs(X4).rows(LOAD, row_bytes, 1000)
+    work = written / X4.dram_strided_read_efficiency
+    assert loaded.dram_ps == pytest.approx(1000 * work * PS_PER_S / X4.dram_bandwidth_bytes_per_s)
+
+
+@pytest.mark.parametrize(("nbytes", "cycles"), [(4, 1), (128, 1), (129, 2), (1024, 8)])
+def test_a_vector_instruction_takes_a_cycle_for_each_128_bytes(nbytes, cycles):
+    assert vector_ps(X4, nbytes, 3) == X4.cycles_ps(3 * (X4.vector_startup_cycles + cycles))
 
 
 @pytest.mark.parametrize("tasks_per_entry", [1, 2, 3])

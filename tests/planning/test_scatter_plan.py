@@ -142,6 +142,10 @@ class TestBorders:
             assert plan.tier == tier
             assert plan.tiles.elements().max() == largest
 
+    def test_the_counters_of_a_sort_and_its_updates_share_nram(self):
+        options = {"axis": 0, "device": "mlu270-s4", "strategy": "bins", "nram_limit_bytes": 8192}
+        assert mlusim.plan("scatter", (2**18,), (2**16,), (2**16,), **options).nram_bytes <= 8192
+
     @pytest.mark.parametrize(("strategy", "shape"), [("slab", SHAPE), ("bins", (1, 512))])
     def test_more_nram_never_gives_a_higher_tier(self, strategy, shape):
         tiers = [self.plan(nram_bytes, strategy, shape).tier for nram_bytes in range(1536, 8192, 128)]

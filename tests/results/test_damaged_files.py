@@ -13,6 +13,7 @@ import pytest
 import mlusim
 from mlusim import ops
 from mlusim.analysis.summary import to_json
+from mlusim.records import longest_run_ps
 from saved_runs import rewritten, same_log
 
 
@@ -98,6 +99,15 @@ def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
         message = refused(rewritten(saved, change, tmp_path / "wrong"))
         assert "a saved run that is damaged" in message
         assert message.endswith("save the run again")
+
+
+def test_a_time_that_no_run_can_reach_is_damaged(tmp_path, saved):
+    run = mlusim.load(saved)
+    board = run.board
+    run.log.launches[0].end_ps = longest_run_ps(board.cores + board.clusters)
+    assert mlusim.load(run.save(tmp_path / "latest")).time_ps == run.log.launches[0].end_ps
+    run.log.launches[0].end_ps += 1
+    assert "ps in its log, which has room for" in refused(run.save(tmp_path / "later"))
 
 
 def test_loading_never_unpickles_objects(tmp_path, saved):

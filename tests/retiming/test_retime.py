@@ -90,6 +90,26 @@ def test_retiming_an_operator_of_a_net_gives_its_time():
     assert {step.result.log.launches[0].start_ps > 0 for step in result.steps} == {False, True}
 
 
+def test_tensors_of_the_host_live_as_long_as_in_a_fresh_run():
+    async def scalar(core, *_):
+        core.scalar(1000)
+
+    def lifetimes(clock_hz):
+        device = mlusim.Device(mlusim.board("mlu370-x4").replace(clock_hz=clock_hz))
+        device.launch(scalar, device.upload(np.zeros(4), "before"))
+        device.synchronize()
+        between = device.upload(np.zeros(4), "between")
+        device.launch(scalar, between)
+        device.synchronize()
+        device.free(between)
+        again = retime(device.result(), clock_hz=100_000_000)
+        return [[(record.start_ps, record.end_ps) for record in log.allocations] for log in (device.log, again.log)]
+
+    fresh_lifetimes, _ = lifetimes(100_000_000)
+    assert lifetimes(1_000_000_000)[1] == fresh_lifetimes
+    assert 0 < fresh_lifetimes[1][0] < fresh_lifetimes[1][1]
+
+
 def test_a_retimed_run_can_be_saved_and_retimed(tmp_path):
     run = everything("mlu590-m9", 8)
     slow = retime(run, clock_hz=10**8)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kernel_lines import at
@@ -205,6 +205,7 @@ def test_move_runs_on_the_move_pipe_within_nram(run: Any) -> None:
     segments=st.integers(1, 6),
     ahead=st.integers(-40, 40),
 )
+@example(size=4, steps=(0, 4), segments=4, ahead=0)
 @QUICK
 def test_an_overlap_in_nram_is_allowed_where_ascending_order_reads_first(
     size: int, steps: tuple[int, int], segments: int, ahead: int
