@@ -58,6 +58,7 @@ def test_a_faulty_kernel_is_found(module: bangc.Module, name: str) -> None:
     found = [finding for finding in report.errors if finding.kind == FAULTY[name]]
     assert found, report.text()
     assert "checked.mlu:" in found[0].text()
+    assert "correct the buffer" not in found[0].remedy
 
 
 def test_a_sync_missing_at_the_end_of_a_loop_is_one_finding(module: bangc.Module) -> None:

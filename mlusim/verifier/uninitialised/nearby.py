@@ -116,12 +116,20 @@ def lines_that_write(run: Run, read: int, first: int, end: int) -> set[SourceLin
 
 
 def fills_in_turn(run: Run, read: int) -> str:
-    """Return the one line that fills the other buffers which a task reads in turn by the line of a read; or ""."""
+    """Return the one line that fills the other buffers which a task reads in turn by the line of a read; or "".
+
+    Buffers that C++ code reads without another line in between are operands of one expression.
+    """
     columns, accesses = run.columns, run.accesses
     record = accesses.record[read]
-    alike = (columns["line"] == columns["line"][record]) & (run.order.task_of == run.order.task_of[record])
+    of_task = run.order.task_of == run.order.task_of[record]
+    alike = of_task & (columns["line"] == columns["line"][record])
     side = "a_alloc" if columns["a_alloc"][record] == accesses.alloc[read] else "b_alloc"
-    others = np.setdiff1d(columns[side][alike], [accesses.alloc[read], NONE])
+    together = [accesses.alloc[read], NONE]
+    if columns["pipe"][record] == SCALAR:
+        passed = np.cumsum(of_task & ~alike)
+        together = [*together, *columns[side][alike & (passed == passed[record])]]
+    others = np.setdiff1d(columns[side][alike], together)
     written = accesses.record[np.isin(accesses.alloc, others) & accesses.write]
     codes = np.unique(columns["line"][written[~alike[written]]]).tolist()
     return location_of(*run.log.lines[codes[0]][:2]) if len(codes) == 1 else ""
