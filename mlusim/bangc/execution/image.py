@@ -74,6 +74,8 @@ class Runtime:
         self.library.mlusim_guard.argtypes = (ctypes.c_int,)
         self.library.mlusim_block.restype = WORD
         self.library.mlusim_block.argtypes = (WORD, ctypes.c_void_p)
+        self.library.mlusim_move.restype = WORD
+        self.library.mlusim_move.argtypes = (WORD, WORD, WORD)
         self.library.mlusim_fault.restype = ctypes.POINTER(Fault)
         self.library.mlusim_fault.argtypes = (ctypes.c_int,)
         self.resume: Any = self.library.mlusim_resume

@@ -21,6 +21,7 @@ from mlusim.units import PS_PER_US
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mlusim.bangc.execution.image import Runtime
     from mlusim.host.device import Device
 
 _HANDLE = 0x10000
@@ -55,8 +56,8 @@ class Cnrt(ProgramMemory):
         host_time: the host's time for launches.
     """
 
-    def __init__(self, device: Device, block: Callable[[int], tuple[int, int] | None]) -> None:
-        super().__init__(device, block)
+    def __init__(self, device: Device, runtime: Runtime) -> None:
+        super().__init__(device, runtime)
         self.queued: dict[int, list[Any]] = {}
         self.waits = MissingWaits(device.log)
         self.host_time = HostTime(device.board)

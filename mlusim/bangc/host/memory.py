@@ -22,8 +22,7 @@ from mlusim.errors import AllocationError, InputError
 from mlusim.units import group_digits, round_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from mlusim.bangc.execution.image import Runtime
     from mlusim.host.device import Device
     from mlusim.memory.view import View
 
@@ -66,11 +65,11 @@ class ProgramMemory:
             compiler knows.
     """
 
-    def __init__(self, device: Device, block: Callable[[int], tuple[int, int] | None]) -> None:
+    def __init__(self, device: Device, runtime: Runtime) -> None:
         self.device = device
         self.call: tuple[str, dict[Any, tuple[int, int]]] = "", {}
         self.rooms: list[tuple[int, int]] = []
-        self._block = block
+        self._runtime = runtime
         self.last_error = 0
         self.freed: dict[tuple[int, int], str] = {}
         self._memory: dict[int, View] = {}
@@ -105,7 +104,26 @@ class ProgramMemory:
             if target in arguments and len(values) == 1 and isinstance(values[0], int | float):
                 check_result(name, *arguments[target], layout)
             content = struct.pack(layout, *values)
-            ctypes.memmove(target, content, len(content))
+            self._store(target, content)
+
+    def _move(self, target: int, source: int, size: int) -> None:
+        """Copy bytes. Raises `InputError` for memory that the program may not access."""
+        wrong = self._runtime.library.mlusim_move(target, source, size)
+        if wrong:
+            address = source if source <= wrong < source + size else target
+            raise InputError(
+                f"{self.call[0]} uses {group_digits(size)} B at {address:#x}: the program has no memory there, or may "
+                "not write it; pass the address of a variable or of allocated memory, and check the size"
+            )
+
+    def _store(self, target: int, content: bytes) -> None:
+        buffer = ctypes.create_string_buffer(content, len(content))
+        self._move(target, ctypes.addressof(buffer), len(content))
+
+    def _load(self, source: int, size: int) -> bytes:
+        buffer = ctypes.create_string_buffer(size)
+        self._move(ctypes.addressof(buffer), source, size)
+        return buffer.raw
 
     def ranges(self, more: list[tuple[int, int, int]]) -> tuple[Any, int]:
         """Return device memory, and more ranges, sorted by address."""
@@ -196,7 +214,7 @@ class ProgramMemory:
     def _check_host_block(self, address: int, size: int, call: str) -> None:
         """Raise `InputError` for bytes beyond the end of host memory: an allocated block, or a variable."""
         own = self._locked(address)
-        block = self._block(address) if own is None else (own, self._host[own][1])
+        block = self._runtime.block(address) if own is None else (own, self._host[own][1])
         for base, room in [*([] if block is None else [block]), *self.rooms]:
             if base <= address <= base + room < address + size:
                 raise InputError(
@@ -230,7 +248,7 @@ class ProgramMemory:
                 f"{call} says {_DIRECTIONS[direction]} but copies to {where}: correct the direction or the pointers"
             )
         if size:
-            ctypes.memmove(dst, src, size)
+            self._move(dst, src, size)
         if source is not None and target is None:
             first = src - int(source.allocation.bytes().ctypes.data)
             self.device.log.host.reads.add(source.allocation.identity)
@@ -329,10 +347,10 @@ class ProgramMemory:
         if src_type not in _DTYPES or dst_type not in _DTYPES or not 0 <= rounding < len(_ROUNDINGS) or count < 0:
             return self.failed("cnrtErrorArgsInvalid")
         source, target = np.dtype(_DTYPES[src_type]), np.dtype(_DTYPES[dst_type])
-        values = np.frombuffer(ctypes.string_at(src, count * source.itemsize), source)
+        values = np.frombuffer(self._load(src, count * source.itemsize), source)
         with np.errstate(all="ignore"):
             if parameter:
-                position, scale, offset = struct.unpack("<ifi", ctypes.string_at(parameter, 12))
+                position, scale, offset = struct.unpack("<ifi", self._load(parameter, 12))
                 factor = 2.0**position / scale
                 wide = values.astype(np.float64)
                 values = wide / factor + offset if target.kind in "iu" else (wide - offset) * factor
@@ -340,7 +358,7 @@ class ProgramMemory:
                 limits = np.iinfo(target)
                 values = np.clip(_ROUNDINGS[rounding](values.astype(np.float64)), limits.min, limits.max)
             content = values.astype(target).tobytes()
-        ctypes.memmove(dst, content, len(content))
+        self._store(dst, content)
         return 0
 
     def cnrtConvertFloatToHalf(self, target: int, value: float) -> int:

@@ -66,7 +66,7 @@ class Program:
         self._of_board = module
         self.status = 0
         self._words = [text.encode() for text in (module.path.stem, *arguments)]
-        self._cnrt = Cnrt(device, module.runtime.block)
+        self._cnrt = Cnrt(device, module.runtime)
         self._names = [intrinsic.name for intrinsic in intrinsics()]
         rooms: list[Room | None] = [Room(module.board.vector_alignment_bytes) for _ in KINDS]
         self._image = Image(module.runtime, self.module.binary, rooms, module.variables.room, host=True)

@@ -15,9 +15,11 @@ struct Fault {
     Word number, address, pc, accessed, sp, count, words[STACK_WORDS];
 };
 static Fault *fault;
-// Whether a program runs in a process of its own; whether `backtrace` runs, and where to go on if that fails.
-static bool own_process, tracing;
-static jmp_buf untraced;
+// Whether a program runs in a process of its own; whether something runs that may fail, where to go on then, and the
+// address at which it failed.
+static bool own_process, trying;
+static jmp_buf failed;
+static Word failed_at;
 // The instruction of the last access; seconds of processor time without a call, and `resumed` at the last of them.
 static volatile Word accessed, ticks, last_seen;
 
@@ -33,9 +35,9 @@ static void remember(Word number, Word address, Word pc, Word sp) {
     fault->sp = sp;
     // The active calls; then the words of the stack, in case it was overwritten.
     fault->count = 0;
-    tracing = true;
-    if (!_setjmp(untraced)) fault->count = backtrace((void **)fault->words, FRAMES);
-    tracing = false;
+    trying = true;
+    if (!_setjmp(failed)) fault->count = backtrace((void **)fault->words, FRAMES);
+    trying = false;
     room -= fault->count;
     if (rest > current->stack_size) rest = 0;
     Word words = rest / 8 < room ? rest / 8 : room;
@@ -65,7 +67,10 @@ static struct sigaction before[COUNT];
 
 static void on_signal(int number, siginfo_t *info, void *context) {
     bool is_fault = number != SIGVTALRM && number != SIGINT;
-    if (tracing && is_fault) _longjmp(untraced, 1);
+    if (trying && is_fault) {
+        failed_at = Word(info->si_addr);
+        _longjmp(failed, 1);
+    }
     if (!current) {
         if (number == SIGINT) before[COUNT - 1].sa_handler(number);
         if (is_fault) {
@@ -102,6 +107,15 @@ EXPORT Fault *mlusim_fault(int own) {
         fault = (Fault *)mmap(nullptr, sizeof(Fault), access, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     }
     return fault;
+}
+
+// Copy for the host; returns 0, or the first address that the program may not access. That of a wild one is unknown.
+EXPORT Word mlusim_move(void *to, const void *from, Word size) {
+    trying = true;
+    bool is_done = !_setjmp(failed);
+    if (is_done) memmove(to, from, size);
+    trying = false;
+    return is_done ? 0 : failed_at ? failed_at : ~Word(0);
 }
 
 // Handle the signals of faults, and a tick per second of processor time; or restore the handlers.

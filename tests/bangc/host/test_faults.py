@@ -58,6 +58,11 @@ def _line(part: str) -> int:
             r"cnrtMemcpyAsync with the queue 0x\w+ as its direction: the queue is the argu",
         ),
         ("result", '"result"', r"the result would be stored at byte 4 of device memory 0, .* cnrtMalloc\(&pointer"),
+        (
+            "wild target",
+            '"wild target"',
+            "cnrtMemcpy uses 16 B at 0x123456789000: the program has no memory there, or may not write it; pass",
+        ),
         ("heap target", '"heap target"', "cnrtMemcpy of 16 B at byte 8 of host memory, which has 16 B: copy less, or"),
         ("heap source", '"heap source"', "cnrtMemcpy of 16 B at byte 0 of host memory, which has 12 B: copy less, or"),
         (
