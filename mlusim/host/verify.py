@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -34,15 +36,21 @@ from mlusim.memory.allocation import POISON
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
+from mlusim.verifier.changes import Change, mending_remedies
 from mlusim.verifier.check import check_log, check_names
 from mlusim.verifier.consequences.other_results import OtherRun, by_other_results
+from mlusim.verifier.findings import Finding
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.report import Report
 from mlusim.verifier.run import Run
+from mlusim.verifier.source_changes import SourceChange
 from mlusim.verifier.split.coverage import written_elements
+from mlusim.verifier.wrong_values import wrong_elements
 
 # So long that each operation of a core is done before its next one is issued.
 _SLOW_ISSUE_CYCLES = 1 << 24
+# A kernel with a change may issue this many times as many operations.
+_LONGER = 8
 
 
 def verify(
@@ -108,12 +116,14 @@ def verify(
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 
-    def start(*, fresh_byte: int = POISON, **parameters: int) -> tuple[Device, Uploaded]:
+    def start(
+        *, fresh_byte: int = POISON, changed: Kernel | None = None, operations: int = max_operations, **parameters: int
+    ) -> tuple[Device, Uploaded]:
         target, effect = board(device).replace(**parameters), "complete" if parameters else dma
-        started = Device(target, data=data, dma=effect, max_operations=max_operations, stall_s=stall_s)
+        started = Device(target, data=data, dma=effect, max_operations=operations, stall_s=stall_s)
         started.chip.refuses_repetition = True
         started.chip.fill_fresh(fresh_byte)
-        return started, launch(started, kernel, placed, named, dim=dim, kind=kind)
+        return started, launch(started, changed or kernel, placed, named, dim=dim, kind=kind)
 
     def buffers_at(time_ps: int) -> Mapping[int, Array]:
         # Each call uses a fresh device.
@@ -138,17 +148,21 @@ def verify(
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
         written = _where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
         findings += differences(simulated.log, run.outputs, written, outputs, tolerances, repeat)
-    report = check_log(
-        simulated.log,
-        simulated.board,
-        name=kernel_name(kernel),
-        plan=plan,
-        rewrites=rewrites,
-        partial=partial,
-        planned=planned,
-        stopped=stopped,
-        found=findings,
-    )
+
+    def checked(device: Device, stopped: MlusimError | None = None, found: Sequence[Finding] = ()) -> Report:
+        return check_log(
+            device.log,
+            device.board,
+            name=kernel_name(kernel),
+            plan=plan,
+            rewrites=rewrites,
+            partial=partial,
+            planned=planned,
+            stopped=stopped,
+            found=found,
+        )
+
+    report = checked(simulated, stopped, findings)
     if expected:
 
         def in_order() -> OtherRun:
@@ -157,7 +171,21 @@ def verify(
         def from_zeros() -> OtherRun:
             return _other_run(*start(fresh_byte=0), expected, tolerances, outputs)
 
-        report = replace(report, findings=by_other_results(report.findings, in_order, from_zeros))
+        def is_mended(change: Change | SourceChange) -> bool:
+            # What the kernel prints, it has printed before.
+            with redirect_stdout(None), warnings.catch_warnings(action="ignore"):
+                device, run = start(changed=change.applied(kernel), operations=_LONGER * (len(simulated.log) + 1))
+                if _error_of(device) is not None:
+                    return False
+            results = {name: device.download(view) for name, view in run.outputs.items()}
+            merged = _where_written(device.log, run.outputs, expected, results, partial=partial)
+            is_wrong = any(len(wrong_elements(results[name], merged[name], *tolerances)) for name in merged)
+            return not is_wrong and checked(device).ok
+
+        def mending(records: Sequence[int], lines: Collection[int]) -> list[str]:
+            return mending_remedies(kernel, simulated.log, records, lines, is_mended)
+
+        report = replace(report, findings=by_other_results(report.findings, in_order, from_zeros, mending))
     result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
     result.outputs = outputs
@@ -180,20 +208,20 @@ def _other_run(
     if _error_of(device) is not None or {*BY_OFFSETS} & {*device.log.ops}:
         return OtherRun(device.log, None)
     outputs = {name: device.download(view) for name, view in run.outputs.items()}
-    expected = dict(_where_written(device.log, run.outputs, expected, outputs, partial=True))
-    found = differences(device.log, run.outputs, expected, outputs, tolerances, None)
-    wrong = frozenset(finding.fields["tensor"] for finding in found)
-    number = 0
-    for name in expected if unlike else ():
-        result = outputs[name]
-        same = (result.reshape(-1, 1).view(np.uint8) == unlike[name].reshape(-1, 1).view(np.uint8)).all(axis=1)
-        number += int(np.count_nonzero(~same))
-        expected[name] = np.where(same.reshape(result.shape), result, expected[name])
-    found = differences(device.log, run.outputs, expected, outputs, tolerances, None)
-    elements = sum(finding.fields["elements"] for finding in found)
+    expected = _where_written(device.log, run.outputs, expected, outputs, partial=True)
+    wrong = {name: wrong_elements(outputs[name], reference, *tolerances) for name, reference in expected.items()}
+    elements, number = sum(map(len, wrong.values())), 0
+    if unlike:
+        elements = 0
+        for name, positions in wrong.items():
+            differ = [one[name].reshape(-1, 1).view(np.uint8) for one in (outputs, unlike)]
+            differs = (differ[0] != differ[1]).any(axis=1)
+            number += int(np.count_nonzero(differs))
+            elements += int(np.count_nonzero(differs[positions]))
     # A single element may be right by chance.
     tells = not unlike or number > 1
-    return OtherRun(device.log, elements <= number // 2 if tells else None, wrong)
+    names = frozenset(name for name, positions in wrong.items() if len(positions))
+    return OtherRun(device.log, elements <= number // 2 if tells else None, names)
 
 
 def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:

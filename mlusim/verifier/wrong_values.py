@@ -61,7 +61,7 @@ def differs(
             f"{result.dtype} {list(result.shape)}: they must be the same"
             + ("" if expected.dtype == result.dtype else f"; convert the reference: .astype('{result.dtype}')")
         )
-    wrong = _wrong(result, expected, tolerance, absolute_tolerance)
+    wrong = wrong_elements(result, expected, tolerance, absolute_tolerance)
     if not len(wrong):
         return None
     itemsize = result.dtype.itemsize
@@ -105,6 +105,7 @@ def differs(
         },
         clues={
             "made_by": _made_by(wrongly),
+            "records": list(dict.fromkeys(record for lineage in wrongly for record in lineage.records)),
             "read_at": {buffer: line.location for buffer, line in wrongly[0].read_at.items()},
         },
     )
@@ -166,7 +167,7 @@ def _nothing_writes(run: Run, identity: int) -> str:
     return f"write this element, too: no operation does; {what} at {lines}"
 
 
-def _wrong(result: Array, expected: Array, tolerance: float, absolute_tolerance: float) -> Array:
+def wrong_elements(result: Array, expected: Array, tolerance: float, absolute_tolerance: float) -> Array:
     """Return the flat positions of the elements that differ by more than the tolerances."""
     raw = f"V{result.dtype.itemsize}" if result.dtype.itemsize > 8 else f"u{result.dtype.itemsize}"
     actual, reference = np.ascontiguousarray(result).reshape(-1), np.ascontiguousarray(expected).reshape(-1)

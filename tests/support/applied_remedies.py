@@ -165,6 +165,12 @@ def _begun_with(source: Source, statement: str) -> list[Lines]:
     return [source.with_lines((source.end_of_statement(numbers[0]), ["    " + statement]))]
 
 
+def _written(source: Source, new: str, old: str, number: str) -> list[Lines]:
+    line = source.lines[int(number) - 1]
+    # Parentheses and spaces may differ.
+    return [source.with_line(int(number), line.replace(old, new))] if old in line else []
+
+
 _CORES = r"(?:memory )?cores"
 _FORMS: dict[str, Callable[..., list[Lines]]] = {
     rf"{CALL} in place of {CALL} at {AT}(?: and {AT})?$": _in_place,
@@ -185,4 +191,5 @@ _FORMS: dict[str, Callable[..., list[Lines]]] = {
     rf"let {AT} come before the (?:atomic|barrier) at {AT}": _moved,
     rf"let all cores reach the barrier at {AT} before {AT}$": _reached_by_all,
     r"begin it with `(.*)`": _begun_with,
+    rf"write `(.*)` in place of `(.*)` at {AT}: then every output is right$": _written,
 }

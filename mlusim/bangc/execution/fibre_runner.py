@@ -132,6 +132,8 @@ class FibreRunner:
     def _issue(self, site: Any) -> Any:
         """Execute a call that is not prepared."""
         values = site.values(self._call_bytes)
+        if self._task.change is not None:
+            values = self._task.change(self._task, site.line, values)
         if self._drops and self._task.is_dropped(site, values):
             self._task.answer(0)
             self._task.issuer.skip()

@@ -7,12 +7,15 @@ in step. If no task is ahead of another where a barrier may be missing, the resu
 
 From zeros: fresh memory is 0. If most elements that differ are right then, uninitialised bytes are to be written first:
 the others may have what earlier iterations left there. Otherwise, another write should have brought these bytes.
+
+With a change: if another index, size or buffer at one line makes every output right, and the checker finds no error
+then, that is the first remedy.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,12 +23,18 @@ import numpy as np
 
 from mlusim.log import Log
 from mlusim.verifier.columns import Columns
-from mlusim.verifier.findings import Finding, Site, outermost_loop, wrong_part
+from mlusim.verifier.consequences.one_fault import stopped_at
+from mlusim.verifier.findings import ERROR, Finding, Site, outermost_loop, wrong_part
 from mlusim.verifier.races.race_findings import TWO_BUFFERS
 from mlusim.verifier.source_file import location_of
 
 # Remedies other than a sync or a barrier.
 _NO_SYNC = ("correct the ", "let what uses ", TWO_BUFFERS)
+
+
+# Of them, and of those of tasks, those for a wrong part.
+_OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access")
+_WRONG_PARTS = ("correct the ", "let what uses ", "use another part ")
 
 
 class OtherRun(NamedTuple):
@@ -43,7 +52,10 @@ class OtherRun(NamedTuple):
 
 
 def by_other_results(
-    findings: tuple[Finding, ...], in_order: Callable[[], OtherRun], from_zeros: Callable[[], OtherRun]
+    findings: tuple[Finding, ...],
+    in_order: Callable[[], OtherRun],
+    from_zeros: Callable[[], OtherRun],
+    mending: Callable[[Sequence[int], Collection[int]], Sequence[str]],
 ) -> tuple[Finding, ...]:
     """Return findings with their remedies in the order that other results tell."""
     races = [finding for finding in findings if _may_lack_order(finding)]
@@ -60,7 +72,21 @@ def by_other_results(
     unwritten = [finding for finding in findings if any(map(_is_write, finding.remedies))]
     if len(unwritten) == 1 and (other := from_zeros()).is_right is not None:
         findings = tuple(_write_ranked(one, other) if one in unwritten else one for one in findings)
+    errors = [finding for finding in findings if finding.severity == ERROR]
+    if errors and all(map(_may_be_changed, errors)):
+        wrong = [one for finding in errors for one in finding.unfolded if one.kind == "wrong-value"]
+        records = [record for one in wrong for record in one.clues["records"]]
+        lines = {line.line for finding in errors for line in (*finding.lines, stopped_at(finding))}
+        if remedies := mending(records, lines):
+            mended = replace(errors[0], remedies=(*remedies, *errors[0].remedies))
+            findings = tuple(mended if finding is errors[0] else finding for finding in findings)
     return findings
+
+
+def _may_be_changed(finding: Finding) -> bool:
+    """Return whether another number at one line may mend a fault: what is known of it is no sync, barrier or atomic."""
+    first = finding.remedies[0] if finding.remedies else ""
+    return finding.kind in _OF_NUMBERS or (finding.kind in ("race", "task-race") and first.startswith(_WRONG_PARTS))
 
 
 def _wrong_outputs(finding: Finding) -> frozenset[str]:

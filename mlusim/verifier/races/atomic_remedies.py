@@ -9,6 +9,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING, REDUCING
 from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.log import NONE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
@@ -28,7 +29,7 @@ USE_ATOMICS = "read and write the flag with atomics, which also order what comes
 
 
 def is_polled(run: Run, row: int) -> bool:
-    """Return whether a task reads few bytes at the line of an access again and again.
+    """Return whether a task reads few bytes at the line of an access again and again, for its scalar code.
 
     In between, it passes no barrier and stores none of these bytes.
     """
@@ -36,6 +37,8 @@ def is_polled(run: Run, row: int) -> bool:
     record = accesses.record
     most = _FLAG_BYTES if ATOMIC_NAMES.isdisjoint(run.log.ops) else _NUMBER_BYTES
     if accesses.write[row] or int(accesses.high[row] - accesses.low[row]) > most:
+        return False
+    if not _reaches_scalar_code(run, int(record[row])):
         return False
     same = np.flatnonzero(
         (order.line_of[record] == order.line_of[record[row]])
@@ -48,6 +51,13 @@ def is_polled(run: Run, row: int) -> bool:
     at = order.position[record[same]]
     turns = group_rows(order.task[at], order.segment[at], np.searchsorted(written, at))
     return bool(np.unique_counts(turns[1]).counts.max() >= _POLLS)
+
+
+def _reaches_scalar_code(run: Run, record: int) -> bool:
+    """Return whether scalar code gets what an operation reads, also through the buffer that this one copies it to."""
+    pipe, result = run.columns["pipe"], run.columns["dst_alloc"]
+    to_scalar = (pipe == SCALAR) | (result == NONE) | ops_among(run.log, ATOMIC_NAMES)[run.columns["op"]]
+    return bool(to_scalar[record] or (to_scalar & (run.columns["a_alloc"] == result[record])).any())
 
 
 def counted(count: Finding, other: Finding) -> str:

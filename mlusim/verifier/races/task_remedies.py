@@ -231,6 +231,9 @@ class TaskRemedies:
         begin = SourceLine(begin.file, self._last_before(begin, last))
         before = f"before {location_of(end.file, last)}"
         skipped_at = source.continues_before(last, source.loop_around(last, last)) if cores_skip(pair) else []
+        around = source.loop_around(begin.line, last)
+        if around[0] and not are_as_many(self.run, end.file, around, pair.tasks[0]):
+            before += f", and as many iterations of the loop at {location_of(end.file, around[0])} in each"
         before += "".join(f", and before the `continue` at {location_of(end.file, at)}" for at in skipped_at)
         skipped = source.begin_of_outermost(begin.line, last) != begin.line
         if skipped and not source.on_separate_paths(begin.line, last):

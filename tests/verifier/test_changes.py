@@ -1,0 +1,124 @@
+"""A change of one line with which every output is right is the first remedy, as it would be written there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import FunctionType
+
+import numpy as np
+import pytest
+
+from applied_remedies import ways_to_apply
+from findings import X
+from kernel_pairs import CASES as PAIRS
+from kernel_pairs import report_of
+from mlusim import Output, verify
+from mlusim.verifier import changes
+from mlusim.verifier.source_changes import EVERY_OUTPUT
+
+
+@pytest.fixture(autouse=True)
+def _search(monkeypatch):
+    monkeypatch.setattr(changes, "MOST_COST", 30_000)
+
+
+async def wrong_neighbour(core, x, out):
+    box = core.sram.alloc((4, x.shape[1]), x.dtype, "box")
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    for row in range(core.core_id, 8, 4):
+        await core.memcpy(tile, x[row])
+        await core.memcpy(box[core.core_id], tile)
+        await core.sync_all_ipu_within_cluster()
+        await core.memcpy(tile, box[(core.core_id + 2) % 4])
+        await core.memcpy(out[row], tile)
+        await core.sync_all_ipu_within_cluster()
+
+
+async def wrong_plane(core, x, out):
+    planes = core.nram.alloc((3, x.shape[1]), x.dtype, "planes")
+    acc = core.nram.alloc(x.shape[1], x.dtype, "acc")
+    for z in range(8):
+        await core.memcpy(planes[z % 3], x[z])
+        if z >= 2:
+            core.sub(acc, planes[z % 3], planes[(z - 1) % 3])
+            await core.memcpy(out[z - 2], acc)
+
+
+async def wrong_bound(core, x, out):
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    total = core.nram.alloc(x.shape[1], x.dtype, "total")
+    core.write_zero(total)
+    for row in range(7):
+        await core.memcpy(tile, x[row])
+        core.add(total, total, tile)
+    await core.memcpy(out, total)
+
+
+async def wrong_size(core, x, out):
+    rows = core.nram.alloc((8, x.shape[1]), x.dtype, "rows")
+    core.write_zero(rows)
+    await core.memcpy(rows[:7], x[:7])
+    await core.memcpy(out, rows)
+
+
+async def no_zeros(core, x, out):
+    acc = core.nram.alloc(x.shape[1], x.dtype, "acc")
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    for row in range(8):
+        await core.memcpy(tile, x[row])
+        if row % 2:
+            core.sub(acc, acc, tile)
+        else:
+            core.write_zero(acc)
+            core.add(acc, acc, tile)
+        await core.memcpy(out[row], acc)
+
+
+async def wrong_mode(core, x, out):
+    tile = core.nram.alloc(x.shape, x.dtype, "tile")
+    short = core.nram.alloc(x.shape, out.dtype, "short")
+    await core.memcpy(tile, x)
+    core.convert(short, tile, "tz")
+    await core.memcpy(out, short)
+
+
+def test_a_kernel_that_is_not_what_its_file_says_is_not_changed_there():
+    code = wrong_bound.__code__
+    kernel = FunctionType(code.replace(co_consts=tuple(6 if one == 7 else one for one in code.co_consts)), globals())
+    (finding,) = verify(kernel, X, Output(8), reference=X.sum(0), kind="BLOCK", dim=1).errors
+    assert not finding.remedies[0].startswith("write `")
+
+
+FAULTY = [case for case in PAIRS if case.kind]
+SIGNS = np.array([1, -1] * 4, np.float32)[:, None]
+BLOCK, UNION = {"kind": "BLOCK", "dim": 1}, {"dim": 4}
+CASES = [
+    (wrong_neighbour, X.reshape(2, 4, 8)[:, [1, 2, 3, 0]].reshape(8, 8), UNION, "write `box[(core.core_id + 1) % 4]`"),
+    (wrong_plane, X[2:] - X[:-2], BLOCK, "write `planes[(z - 2) % 3]` in place of `planes[(z - 1) % 3]`"),
+    (wrong_bound, X.sum(0), BLOCK, "write `range(8)` in place of `range(7)`"),
+    (wrong_size, X, BLOCK, "correct the size at "),
+    (no_zeros, X * SIGNS, BLOCK, "write zeros to acc before"),
+    (wrong_mode, (X / 3).astype(np.float16), BLOCK, 'use the rounding mode "rn"'),
+]
+
+
+@pytest.mark.parametrize(("kernel", "expected", "options", "remedy"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_the_change_that_mends_comes_first(kernel, expected, options, remedy):
+    x = X / 3 if kernel is wrong_mode else X
+    (finding,) = verify(kernel, x, Output(expected.shape, expected.dtype), reference=expected, **options).errors
+    assert finding.remedies[0].startswith(remedy), finding.text()
+    assert finding.remedies[0].endswith(EVERY_OUTPUT)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("case", FAULTY, ids=[f"{case.name}-{case.fault}" for case in FAULTY])
+def test_a_change_of_the_source_mends_as_it_is_written(case, tmp_path):
+    for finding in report_of(case, tmp_path).errors:
+        for number, remedy in enumerate(finding.remedies):
+            if remedy.startswith("write `"):
+                for lines in ways_to_apply(replace(finding, remedies=(remedy,)), case.lines):
+                    report = report_of(case._replace(lines=lines), tmp_path / f"mended {number}")
+                    assert report.ok, f"{remedy}\n{report.text()}"
