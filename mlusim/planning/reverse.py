@@ -22,6 +22,7 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
+from mlusim.hardware.checks import ALIGNED_SIZE_BYTES
 from mlusim.planning.cost import load_cost, store_cost, vector_ps
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
@@ -40,7 +41,7 @@ STRATEGIES: dict[str, str] = {
 }
 
 # On boards of arch below 300, sizes of vector operands are multiples of this (B).
-VECTOR_BYTES = 128
+VECTOR_BYTES = ALIGNED_SIZE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,17 +105,20 @@ def plan_reverse(
         )
     groups = coalesce(shape, axes)
     text += f" is {' x '.join(group_digits(extent) + ' reversed' * flipped for extent, flipped in groups)}"
+    names = strategies_to_try(STRATEGIES, strategy)
     choices = [
         candidate
-        for name in strategies_to_try(STRATEGIES, strategy)
+        for name in names
         for overlapped in (True, False)
         for candidate in _candidates(board, groups, itemsize, name, overlapped=overlapped)
     ]
     choices = _without_repeats(choices)
     if not choices:
+        fewest = min(_buffers(method_of(groups, 0, name), overlapped=False) for name in names)
+        smallest = round_up(itemsize, board.vector_alignment_bytes)
         raise PlanError(
-            f"{board.name} has {group_digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 "
-            f"buffers of at least {VECTOR_BYTES} B; {MORE_NRAM}"
+            f"{board.name} has {group_digits(board.nram_usable_bytes)} B of usable NRAM, and {operator}, strategy "
+            f"{strategy}, needs {plural(fewest, 'buffer')} of {group_digits(smallest)} B; {MORE_NRAM}"
         )
     return _plan(board, operator, text, itemsize, groups, best_by_strategy(choices))
 

@@ -182,7 +182,9 @@ class TestPlans:
         assert "strided " in plan.reason
 
     def test_errors(self):
-        with pytest.raises(PlanError, match=r"^mlu370-x4 has 64 B of usable NRAM, and reverse needs up to 4 buffers"):
-            mlusim.plan("reverse", (8,), axis=0, device=small("mlu370-x4", 64))
+        for strategy, needed in (("auto", "1 buffer of 128 B"), ("mirror", "2 buffers of 128 B")):
+            message = rf"^mlu370-x4 has 64 B of usable NRAM, and reverse, strategy {strategy}, needs {needed}; give "
+            with pytest.raises(PlanError, match=message):
+                mlusim.plan("reverse", (8,), axis=0, device=small("mlu370-x4", 64), strategy=strategy)
         with pytest.raises(InputError, match=r"^strategy='mirrored': did you mean mirror\? choose one of auto"):
             mlusim.plan("reverse", (8,), axis=0, strategy="mirrored")

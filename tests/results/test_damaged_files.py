@@ -101,6 +101,13 @@ def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
         assert message.endswith("save the run again")
 
 
+def test_a_file_that_unpacks_to_more_than_a_run_is_damaged(saved, monkeypatch):
+    monkeypatch.setattr("mlusim.results.saved_checks._MAX_BYTES", 1000)
+    assert mlusim.load(saved).time_ps > 0
+    monkeypatch.setattr("mlusim.results.saved_checks._MAX_RATIO", 1)
+    assert re.search(r"\d+ B that unpack to \d+ B", refused(saved))
+
+
 def test_a_time_that_no_run_can_reach_is_damaged(tmp_path, saved):
     run = mlusim.load(saved)
     board = run.board
