@@ -84,8 +84,11 @@ def kernel_again(described: Mapping[str, Any]) -> Kernel:
 
 
 def digest(kernel: Callable[..., Any]) -> str | None:
-    """Return a digest of a kernel's preprocessed source, its options and its compiler; None if it was not compiled."""
+    """Return a digest of a kernel's preprocessed source, its options and its compiler; None if it was not compiled.
+
+    It is the same on machines where the file, the package and the cache are in other folders.
+    """
     module: Module | None = getattr(kernel, "bangc_module", None)
     if module is None:
         return None
-    return hashlib.sha256(f"{module.binary.stem} {getattr(kernel, '__name__', '')}".encode()).hexdigest()
+    return hashlib.sha256(f"{module.digest} {getattr(kernel, '__name__', '')}".encode()).hexdigest()

@@ -75,6 +75,7 @@ class Module:
         calls: intrinsics and library functions that the file calls, with file and line of the first call.
         missing: those of them that the simulator does not support.
         of_host: functions without `__mlu_func__` that its code for the board calls, with the same.
+        digest: as in `Translation`.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Module:
         self.calls = program.calls
         self.missing = program.missing
         self.of_host = program.of_host
+        self.digest = program.digest
         if program.binary is None:
             return
         self.binary = program.binary

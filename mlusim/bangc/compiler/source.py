@@ -162,18 +162,9 @@ def source_of(text: str) -> Source:
 
     Headers of the compiler and of this package are left unchanged.
     """
-    own = (str(INCLUDE), str(cache_folder()), "<")
     found: list[Token] = []
     edits: list[tuple[int, int, str]] = []
-    markers = list(_MARKER.finditer(text))
-    # The first marker of a file determines its owner: later ones also mark macros of other files.
-    users: dict[str, bool] = {}
-    for marker in markers:
-        users.setdefault(marker[2], " 3" not in marker[3])
-    for index, marker in enumerate(markers):
-        if not users[marker[2]] or marker[2].startswith(own):
-            continue
-        start, stop = marker.end(), markers[index + 1].start() if index + 1 < len(markers) else len(text)
+    for start, stop, marker in _parts_of_user(text):
         line, file = int(marker[1]), marker[2]
         for match in _TOKEN.finditer(text, start, stop):
             kind = match.lastgroup or "other"
@@ -184,6 +175,24 @@ def source_of(text: str) -> Source:
                 found.append(Token(kind, match[0], match.start(), match.end(), line, file))
             line += match[0].count("\n")
     return Source(text, found, edits)
+
+
+def text_of_user(text: str) -> str:
+    """Return the text of the user's files in the output of a preprocessor; it does not depend on our folders."""
+    return "".join(text[start:stop] for start, stop, _ in _parts_of_user(text))
+
+
+def _parts_of_user(text: str) -> Iterator[tuple[int, int, re.Match[str]]]:
+    """Yield start and stop of each part of a text that is of the user's files, and the marker before it."""
+    own = (str(INCLUDE), str(cache_folder()), "<")
+    markers = list(_MARKER.finditer(text))
+    # The first marker of a file determines its owner: later ones also mark macros of other files.
+    users: dict[str, bool] = {}
+    for marker in markers:
+        users.setdefault(marker[2], " 3" not in marker[3])
+    for index, marker in enumerate(markers):
+        if users[marker[2]] and not marker[2].startswith(own):
+            yield marker.end(), markers[index + 1].start() if index + 1 < len(markers) else len(text), marker
 
 
 def matching(tokens: list[Token], position: int) -> int:

@@ -17,7 +17,7 @@ from mlusim.bangc.compiler.compilation import CompilerError, Options, build, che
 from mlusim.bangc.compiler.device_functions import declared_functions, own_functions
 from mlusim.bangc.compiler.headers import library_names
 from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
-from mlusim.bangc.compiler.source import source_of
+from mlusim.bangc.compiler.source import source_of, text_of_user
 from mlusim.bangc.compiler.undeclared_names import LearnedNames, is_of_library, is_slip
 from mlusim.bangc.compiler.unknown_names import is_unknown
 from mlusim.errors import CompileError, nearest
@@ -38,11 +38,14 @@ class Translation:
         binary: the shared object; None if only the syntax was checked.
         missing: intrinsics and library functions that it calls and that are not simulated, with the location of the
             first call.
+        digest: digest of what determines its code: the user's texts with their headers, the options and the compiler,
+            wherever these are.
     """
 
     texts: list[Rewritten]
     binary: Path | None
     missing: dict[str, tuple[str, int]]
+    digest: str
 
     @property
     def calls(self) -> dict[str, tuple[str, int]]:
@@ -109,7 +112,8 @@ def _translation(
     others = set().union(*(names.others for names in learned))
     missing = {name: location for name, location in _calls(texts).items() if name in others or is_unknown(name)}
     found = [Rewritten("", text.entries, text.calls, text.has_main, of_host=text.of_host) for text in texts]
-    return Translation(found, binary, missing)
+    digest = cache.content_key(*key_words(options), *map(text_of_user, plain))
+    return Translation(found, binary, missing, digest)
 
 
 def _compiled(files: Sequence[Path], texts: list[Rewritten], options: Options, *, syntax_only: bool) -> Path | None:

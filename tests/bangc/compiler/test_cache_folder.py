@@ -9,6 +9,7 @@ import pytest
 from mlusim import bangc
 from mlusim.bangc.compiler import cache, translation
 from mlusim.bangc.compiler.rewriting import rewrite
+from mlusim.bangc.compiler.source import text_of_user
 from mlusim.errors import InputError
 
 
@@ -51,6 +52,28 @@ def test_a_full_disk_names_the_folder(monkeypatch, tmp_path):
         InputError, match=f"^{folder}, the folder of compiled kernels, cannot be written: No space left"
     ):
         cache.publish(folder / "kernel.so", b"")
+
+
+def test_the_text_of_the_user_is_the_same_in_any_folder(tmp_path):
+    preprocessed = """# 0 "{0}/k.mlu"
+# 0 "<command-line>"
+# 1 "/usr/include/stdc-predef.h" 1 3 4
+extern int system;
+# 0 "<command-line>" 2
+#pragma GCC pch_preprocess "{0}/mlusim_start.h.gch"
+# 1 "{1}/mlu.h" 1
+extern int header;
+# 1 "{0}/k.mlu" 2
+int first;
+# 1 "{0}/own.h" 1
+#pragma pack(1)
+int second;
+# 3 "{0}/k.mlu" 2
+int third;
+"""
+    for folder in (tmp_path, tmp_path / "other"):
+        text = text_of_user(preprocessed.format(folder, cache.INCLUDE))
+        assert text == "int first;\n#pragma pack(1)\nint second;\nint third;\n"
 
 
 @pytest.mark.slow
