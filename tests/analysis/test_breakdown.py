@@ -11,6 +11,7 @@ from mlusim.analysis.lower_bound import lower_bound_of
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
 from mlusim.host.device import Device
+from mlusim.log import MOVE, VECTOR
 
 BOARDS = [board("mlu370-x4"), board("mlu590-h8"), board("mlu290-m5")]
 STEPS = (
@@ -91,3 +92,33 @@ def test_causes_sum_to_the_time_of_every_core(on, launches, two_queues):
     unused = sorted(set(range(on.cores)) - used)
     without_task = [list(CAUSES).index(name) for name in ("launch", "idle")]
     assert (metrics.core_causes_ps[unused][:, without_task].sum(axis=1) == metrics.time_ps).all()
+
+
+def test_what_a_core_does_alone_is_the_cause_of_its_time():
+    """Each core of a cluster computes for a different time, then waits for the slowest."""
+    on = BOARDS[0]
+
+    async def kernel(core):
+        if not core.is_memory_core:
+            held, other = core.nram.alloc(4096, np.float32), core.nram.alloc(4096, np.float32)
+            core.scalar(1000 * (1 + core.task_id))
+            core.fill(held, 1)
+            await core.sync()
+            core.move(other, held)
+            await core.sync()
+        await core.sync_cluster()
+
+    device = Device(on)
+    device.launch(kernel, dim=4)
+    device.synchronize()
+    columns = device.log.columns()
+    spent = {name: measure(device.log, on).core_causes_ps[:4, index].tolist() for index, name in enumerate(CAUSES)}
+    took_ps = columns["end_ps"] - columns["start_ps"]
+    # The issue of an instruction is not a time of its pipe.
+    assert spent["scalar"] == [on.cycles_ps(1000 * (1 + core) - on.issue_cycles) for core in range(4)]
+    assert spent["vector"] == took_ps[columns["pipe"] == VECTOR].tolist()
+    assert spent["on_chip_copy"] == took_ps[columns["pipe"] == MOVE].tolist()
+    # The cores of a cluster start one after the other.
+    step_ps = on.cycles_ps(1000) + on.core_start_skew_ps
+    assert [waited - spent["sync"][3] for waited in spent["sync"]] == [3 * step_ps, 2 * step_ps, step_ps, 0]
+    assert not any(spent["transfer"] + spent["bandwidth_wait"] + spent["dma_latency"])
