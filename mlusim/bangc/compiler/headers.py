@@ -83,16 +83,17 @@ def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
         publish(folder / DECLARATIONS.name, declared.encode())
         command = [*compiler.command, *words, "-I", str(INCLUDE), "-I", str(folder)]
         with scratch_folder() as work:
-            made = work / SUPPORT
-            done = toolchain.run([*command, "-c", str(INCLUDE / "mlusim" / "support.cpp"), "-o", str(made)])
-            if done.returncode:
-                raise toolchain.unusable(compiler, done.stderr)
-            publish(folder / SUPPORT, made.read_bytes())
             made = work / "start.h.gch"
             # If it cannot be precompiled, it is read as text.
             header = ["-x", "c++-header", str(INCLUDE / "mlu.h"), "-o", str(made)]
             if compiler.gnu and not toolchain.run([*command, *header]).returncode:
                 publish(folder / f"{START}.gch", made.read_bytes())
+                command += ["-include", str(target)]
+            made = work / SUPPORT
+            done = toolchain.run([*command, "-c", str(INCLUDE / "mlusim" / "support.cpp"), "-o", str(made)])
+            if done.returncode:
+                raise toolchain.unusable(compiler, done.stderr)
+            publish(folder / SUPPORT, made.read_bytes())
         publish(target, b'#include "mlu.h"\n')
     return folder
 

@@ -147,11 +147,7 @@ inline int64_t __cn_scalar_cast_u8_to_s64(uint8_t x) { return x; }
 // Atomics that return the old value. That of `cas` is ASSUMED to do so, too: the public header has it return its third
 // argument, and leaves the old value unused.
 #define MLUSIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
-#ifdef MLUSIM_SUPPORT
-#define MLUSIM_OLD(type, intrinsic, ...) { type old = 0; return intrinsic(&old, __VA_ARGS__, file, line), old; }
-#else
 #define MLUSIM_OLD(...) ;
-#endif
 #define MLUSIM_ATOMIC(name, intrinsic, kind, type)                               \
     type __cn_scalar_##name##_##kind(type *target, type value, MLUSIM_PLACE)     \
         MLUSIM_OLD(type, intrinsic, target, value)
@@ -168,15 +164,17 @@ inline int64_t __cn_scalar_cast_u8_to_s64(uint8_t x) { return x; }
     MLUSIM_SCALAR_UNSIGNED_ATOMICS(name, intrinsic)
 #define MLUSIM_SCALAR_FLOAT_ATOMICS(name, intrinsic)                                                \
     MLUSIM_ATOMIC(name, intrinsic, f32, float) MLUSIM_ATOMIC(name, intrinsic, f16, half)
-MLUSIM_SCALAR_ATOMICS(atomic_add, __bang_atomic_add) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_add, __bang_atomic_add)
-MLUSIM_SCALAR_ATOMICS(atomic_exch, __bang_atomic_exch) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_exch, __bang_atomic_exch)
-MLUSIM_SCALAR_ATOMICS(atomic_max, __bang_atomic_max) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_max, __bang_atomic_max)
-MLUSIM_SCALAR_ATOMICS(atomic_min, __bang_atomic_min) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_min, __bang_atomic_min)
-MLUSIM_SCALAR_ATOMICS(atomic_and, __bang_atomic_and) MLUSIM_SCALAR_ATOMICS(atomic_or, __bang_atomic_or)
-MLUSIM_SCALAR_ATOMICS(atomic_xor, __bang_atomic_xor)
-MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_inc, __bang_atomic_inc)
-MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_dec, __bang_atomic_dec)
-MLUSIM_SCALAR_SWAPS(atomic_cas, __bang_atomic_cas)
+#define MLUSIM_ALL_ATOMICS \
+    MLUSIM_SCALAR_ATOMICS(atomic_add, __bang_atomic_add) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_add, __bang_atomic_add) \
+    MLUSIM_SCALAR_ATOMICS(atomic_exch, __bang_atomic_exch) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_exch, __bang_atomic_exch) \
+    MLUSIM_SCALAR_ATOMICS(atomic_max, __bang_atomic_max) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_max, __bang_atomic_max) \
+    MLUSIM_SCALAR_ATOMICS(atomic_min, __bang_atomic_min) MLUSIM_SCALAR_FLOAT_ATOMICS(atomic_min, __bang_atomic_min) \
+    MLUSIM_SCALAR_ATOMICS(atomic_and, __bang_atomic_and) MLUSIM_SCALAR_ATOMICS(atomic_or, __bang_atomic_or) \
+    MLUSIM_SCALAR_ATOMICS(atomic_xor, __bang_atomic_xor) \
+    MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_inc, __bang_atomic_inc) \
+    MLUSIM_SCALAR_UNSIGNED_ATOMICS(atomic_dec, __bang_atomic_dec) \
+    MLUSIM_SCALAR_SWAPS(atomic_cas, __bang_atomic_cas)
+MLUSIM_ALL_ATOMICS
 
 // A scalar load or store by the name of its memory: a plain C++ access, which is counted.
 template <class T> inline T __load_gdram(const T *address) { return *address; }

@@ -1,5 +1,4 @@
 // Functions of the headers that every compiled file shares: they are compiled once, for each compiler.
-#define MLUSIM_SUPPORT
 #include "mlu.h"
 
 #include <string>
@@ -218,6 +217,13 @@ MLUSIM_ROUNDED(float) MLUSIM_ROUNDED(half)
 }  // namespace mlusim
 
 // Bytes of the arguments, in the order in which they were added.
+// The functions that `scalar.h` declares.
+#undef MLUSIM_PLACE
+#define MLUSIM_PLACE const char *file, int line
+#undef MLUSIM_OLD
+#define MLUSIM_OLD(type, intrinsic, ...) { type old = 0; return intrinsic(&old, __VA_ARGS__, file, line), old; }
+MLUSIM_ALL_ATOMICS
+
 struct cnrtKernelParamsBuffer { std::vector<std::string> values; };
 
 cnrtRet_t cnrtGetKernelParamsBuffer(cnrtKernelParamsBuffer_t *made) {
