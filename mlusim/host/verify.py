@@ -22,6 +22,7 @@ from mlusim.errors import (
     InputError,
     LaunchError,
     MlusimError,
+    OperationLimitError,
     SimulatedTimeError,
     shown,
 )
@@ -51,6 +52,8 @@ from mlusim.verifier.wrong_values import wrong_elements
 _SLOW_ISSUE_CYCLES = 1 << 24
 # A kernel with a change may issue this many times as many operations.
 _LONGER = 8
+# A change may make a loop endless: how long it may issue nothing, and after how many such runs no other is tried.
+_STALL_S, _MOST_STALLS = 0.5, 2
 
 
 def verify(
@@ -116,14 +119,17 @@ def verify(
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 
+    limits = {"max_operations": max_operations, "stall_s": stall_s}
+    stalls = 0
+
     def start(
-        *, fresh_byte: int = POISON, changed: Kernel | None = None, operations: int = max_operations, **parameters: int
+        *, fresh_byte: int = POISON, changed: Kernel = kernel, limits: Mapping[str, Any] = limits, **parameters: int
     ) -> tuple[Device, Uploaded]:
         target, effect = board(device).replace(**parameters), "complete" if parameters else dma
-        started = Device(target, data=data, dma=effect, max_operations=operations, stall_s=stall_s)
+        started = Device(target, data=data, dma=effect, **limits)
         started.chip.refuses_repetition = True
         started.chip.fill_fresh(fresh_byte)
-        return started, launch(started, changed or kernel, placed, named, dim=dim, kind=kind)
+        return started, launch(started, changed, placed, named, dim=dim, kind=kind)
 
     def buffers_at(time_ps: int) -> Mapping[int, Array]:
         # Each call uses a fresh device.
@@ -172,10 +178,15 @@ def verify(
             return _other_run(*start(fresh_byte=0), expected, tolerances, outputs)
 
         def is_mended(change: Change | SourceChange) -> bool:
+            nonlocal stalls
+            if stalls == _MOST_STALLS:
+                return False
+            most = {"max_operations": _LONGER * (len(simulated.log) + 1), "stall_s": min(stall_s, _STALL_S)}
             # What the kernel prints, it has printed before.
             with redirect_stdout(None), warnings.catch_warnings(action="ignore"):
-                device, run = start(changed=change.applied(kernel), operations=_LONGER * (len(simulated.log) + 1))
-                if _error_of(device) is not None:
+                device, run = start(changed=change.applied(kernel), limits=most)
+                if error := _error_of(device):
+                    stalls += isinstance(error, OperationLimitError) and len(device.log) < most["max_operations"]
                     return False
             results = {name: device.download(view) for name, view in run.outputs.items()}
             merged = _where_written(device.log, run.outputs, expected, results, partial=partial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 from types import FunctionType
 
 import numpy as np
@@ -122,3 +123,21 @@ def test_a_change_of_the_source_mends_as_it_is_written(case, tmp_path):
                 for lines in ways_to_apply(replace(finding, remedies=(remedy,)), case.lines):
                     report = report_of(case._replace(lines=lines), tmp_path / f"mended {number}")
                     assert report.ok, f"{remedy}\n{report.text()}"
+
+
+async def until_equal(core, x, out):
+    first = core.nram.alloc(x.shape[1], x.dtype, "first")
+    step = 0
+    while step != 8:
+        step += 2
+    await core.memcpy(first, x[step - 8])
+    await core.memcpy(out[0], first)
+
+
+@pytest.mark.slow
+def test_changes_that_make_a_loop_endless_end_the_search():
+    begin = perf_counter()
+    (error,) = verify(until_equal, X[:8], Output((2, 8), np.float32), dim=1, kind="BLOCK", reference=X[:2]).errors
+    assert error.kind == "never-written"
+    # Each of two takes less than a second; without a limit of their own, many would take 20 s each.
+    assert perf_counter() - begin < 20
