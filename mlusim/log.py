@@ -56,10 +56,11 @@ SYNC: Final = 5
 #   barriers                the number of the round
 #   locks                   the number of the lock, above the bits of all pipes (`locks.lock_number`)
 #   compute pipe            elements of the first operand, or ON_INTEGERS: a tensor instruction that multiplies integers
-#   scalar arithmetic       cycles of each operation, or NONE: the board's ordinary one
+#   scalar arithmetic       cycles of each operation, or NONE: the board's ordinary one, or COUNTERS: those of bins
 ASYNCHRONOUS: Final = 0
 BLOCKING: Final = 1
 ON_INTEGERS: Final = 0
+COUNTERS: Final = -2
 
 
 class Log:

@@ -11,7 +11,7 @@ from mlusim.cores.operands import Passed, check_convertible, check_view, number
 from mlusim.cores.synchronisation.ordering import store_ordering
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import MissingDataError, OperandError, shown
-from mlusim.log import NONE, SCALAR
+from mlusim.log import COUNTERS, NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import read_bus_bytes, write_bus_bytes
 from mlusim.memory.kinds import MemoryKind
@@ -145,8 +145,10 @@ def access(
 _MAX_CYCLES = 1 << 48
 
 
-def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) -> None:
+def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1, *, counters: bool = False) -> None:
     """Charge scalar arithmetic: `count` operations of `cycles` each, by default of the board's ordinary operation.
+
+    `counters`: the cycles are the board's, too: those of the counters of bins.
 
     Raises `OperandError` for numbers that are negative or not integers.
     """
@@ -164,7 +166,7 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1) ->
     task = issuer.task
     start_ps = task.now_ps
     task.now_ps += _after_issue(issuer, issuer.board.cycles_ps(int(each) * int(count)))
-    own_cycles = NONE if cycles is None else int(cycles)
+    own_cycles = COUNTERS if counters else NONE if cycles is None else int(cycles)
     issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=int(count), detail=own_cycles)
 
 

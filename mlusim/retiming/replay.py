@@ -33,8 +33,9 @@ from mlusim.cores.synchronisation.locks import LOCK_NAMES, change, lock_number
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
-from mlusim.log import ASYNCHRONOUS, BLOCKING, MOVE, NONE, ON_INTEGERS, SCALAR, VECTOR, Log
+from mlusim.log import ASYNCHRONOUS, BLOCKING, COUNTERS, MOVE, NONE, ON_INTEGERS, SCALAR, VECTOR, Log
 from mlusim.log_tables import LoopRecord, Remark
+from mlusim.memory.bin_costs import bin_counter_cycles
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loop_costs import AddressInstructions
 from mlusim.memory.view import Pointer, View
@@ -162,8 +163,10 @@ class Replay:
             uncached_vector.issue_counted(issuer, line, name, views, None, count, result=result, integers=integers)
             return None
         if name == "scalar":
-            cycles = None if detail == NONE else detail
-            scalar.arithmetic(issuer, line, cycles, count)
+            if detail == COUNTERS:
+                scalar.arithmetic(issuer, line, bin_counter_cycles(issuer.board), count, counters=True)
+            else:
+                scalar.arithmetic(issuer, line, None if detail == NONE else detail, count)
             return None
         if pipe == SCALAR:
             (view,) = self._buffers.views(issuer, operands)
@@ -235,7 +238,8 @@ class Replay:
             return row_copies.empty_loop(issuer, line, replayed)
         dst, src = self._buffers.views(issuer, operands[:2])
         if loop.method == "scalar":
-            return scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles, name=name)
+            extra_cycles = issuer.board.scalar_loop_cycles if name == "scalar_bins" else loop.extra_cycles
+            return scalar_loop(issuer, line, dst, src, replayed, extra_cycles, name=name)
         copied = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
         return None if loop.method == "instruction" else row_copies.wait_for_loop(issuer, copied)
 

@@ -61,6 +61,21 @@ def test_retiming_with_another_parameter_equals_a_fresh_run(number, parameter):
         same_run(again, fresh(ran(name, board), mlusim.board(board).replace(**values)))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"scalar_loop_cycles": 0}, {"scalar_add_cycles": 9}, {"scalar_nram_cycles": 90}],
+    ids=lambda one: next(iter(one)),
+)
+def test_a_sort_by_scalar_code_takes_the_time_of_the_other_board(changes):
+    x, index = np.zeros((1, 7), np.float32), np.zeros((1, 5), np.int64)
+
+    def run(board):
+        return mlusim.ops.scatter(x, index, x[:, :5], 1, strategy="bins", device=board, data=False)
+
+    again = retime(run("mlu270-d4"), keep_split=True, **changes)
+    same_run(again, run(mlusim.board("mlu270-d4").replace(**changes)))
+
+
 def test_retiming_an_operator_on_another_board_equals_a_fresh_run():
     same = 0
     for name, operation in RUNS.items():

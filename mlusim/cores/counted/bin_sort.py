@@ -151,7 +151,7 @@ def scalar_bins(
     issuer.unit.update_memory(issuer.task.now_ps)
     numbers, _ = rows.resolve(name)
     _check_inside(name, numbers, size, bins)
-    arithmetic(issuer, line, bin_counter_cycles(issuer.board), bins)
+    arithmetic(issuer, line, bin_counter_cycles(issuer.board), bins, counters=True)
 
     def finish() -> Integers:
         issuer.unit.update_memory(issuer.task.now_ps)
