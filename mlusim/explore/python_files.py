@@ -16,7 +16,7 @@ from typing import Any
 
 from mlusim.errors import InputError, it_has
 from mlusim.explore.fingerprint import installed
-from mlusim.files import line_of, open_input
+from mlusim.files import line_of, open_input, syntax_tree
 from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
@@ -67,7 +67,7 @@ def source_text(path: Path) -> str:
 def _only_kernel(path: Path, text: str) -> str:
     """Return the name of the only kernel of a file, a top-level `async def`. Raises `InputError`."""
     try:
-        names = [node.name for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef)]
+        names = [node.name for node in syntax_tree(text).body if isinstance(node, ast.AsyncFunctionDef)]
     except SyntaxError as error:
         raise InputError(f"{path}: cannot be loaded: line {error.lineno}: SyntaxError: {error.msg}") from error
     names = [name for name in names if not name.startswith("_")]

@@ -27,6 +27,7 @@ from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_fil
 from mlusim.errors import InputError, MlusimError, shown
 from mlusim.explore.fingerprint import fingerprint
 from mlusim.explore.python_files import Function, execute, from_file, importable_from
+from mlusim.files import syntax_tree
 from mlusim.host.arguments import ParameterType, Role
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -248,7 +249,7 @@ def _user_kernel(
 def _only_stored_to(kernel: Function) -> frozenset[str]:
     """Return the names that a Python kernel passes only as destinations of copies and stores, by its own source."""
     try:
-        tree = ast.parse(dedent(inspect.getsource(kernel)))
+        tree = syntax_tree(dedent(inspect.getsource(kernel)))
     except (OSError, TypeError, SyntaxError):
         return frozenset()
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}

@@ -18,6 +18,7 @@ During a run:
   run_end                  deadlocks, and times that are too long
   host_data, names_used    values that kernels pass through Python objects, and the names that they use for it
   garbage                  fewer garbage collections
+  silence                  runs that print nothing
 
 `pytest_plugin` verifies kernels in a test suite.
 """

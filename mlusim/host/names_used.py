@@ -16,6 +16,8 @@ from pathlib import Path
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
+from mlusim.files import syntax_tree
+
 # Stands for a value that does not exist.
 MISSING = "missing"
 
@@ -116,7 +118,7 @@ def _reads(function: FunctionType, attributes: set[str]) -> dict[str, int]:
         return {}
     try:
         lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        tree = syntax_tree(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError, TypeError):
         return {}
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +29,7 @@ from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.kernel_keywords import by_name, check_own_names
 from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
 from mlusim.host.run import Uploaded, launch
+from mlusim.host.silence import silent
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.log import Log
 from mlusim.memory.allocation import POISON
@@ -183,7 +182,7 @@ def verify(
                 return False
             most = {"max_operations": _LONGER * (len(simulated.log) + 1), "stall_s": min(stall_s, _STALL_S)}
             # What the kernel prints, it has printed before.
-            with redirect_stdout(None), warnings.catch_warnings(action="ignore"):
+            with silent():
                 device, run = start(changed=change.applied(kernel), limits=most)
                 if error := _error_of(device):
                     stalls += isinstance(error, OperationLimitError) and len(device.log) < most["max_operations"]

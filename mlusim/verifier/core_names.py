@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+from mlusim.files import syntax_tree
 from mlusim.verifier.source_file import SourceLine, source_file
 
 # Methods of a core that other objects hardly have.
@@ -28,7 +29,7 @@ def core_at(at: SourceLine) -> str:
 def _names(text: str) -> Mapping[int, str]:
     """By line, the expression on which a method of a core is called there, in the order of the lines."""
     try:
-        calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+        calls = [node.func for node in ast.walk(syntax_tree(text)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError):
         return {}
     methods = [call for call in calls if isinstance(call, ast.Attribute) and _OF_CORE.fullmatch(call.attr)]

@@ -13,6 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from mlusim.cores.core import Kernel
+from mlusim.files import syntax_tree
 from mlusim.verifier.source_file import SourceLine
 
 EVERY_OUTPUT = "every output is right"
@@ -52,7 +53,7 @@ class SourceChange:
 def _compiled(function: FunctionType, node: ast.AsyncFunctionDef) -> CodeType:
     """Return the code of a function with another definition."""
     file, name = function.__code__.co_filename, function.__code__.co_name
-    outer = ast.parse(f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass").body[0]
+    outer = syntax_tree(f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass").body[0]
     outer.body = [node]  # type: ignore[attr-defined]  # of a definition
     code: Any = compile(ast.Module([outer], []), file, "exec", dont_inherit=True)
     for part in (_ENCLOSING, name):
@@ -111,7 +112,7 @@ def _distinct(node: Any, parents: Mapping[Any, Any]) -> Any:
 def _definition(code: CodeType) -> ast.AsyncFunctionDef | None:
     """Return the definition of a function, without its decorators; None if its source cannot be read."""
     try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+        tree = syntax_tree("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
         return None
     for node in ast.walk(tree):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from mlusim.files import source_name
+from mlusim.files import source_name, syntax_tree
 from mlusim.verifier import cpp_text
 
 Lines = tuple[int, int]
@@ -287,7 +287,7 @@ def source_file(file: str) -> SourceFile:
     """Return what a file consists of."""
     text = "".join(linecache.getlines(file))
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        nodes = list(ast.walk(syntax_tree(text)))
     except (SyntaxError, ValueError):
         return _c_file(text)
     loops = [_lines([node]) for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.While)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from threading import Thread
 from time import perf_counter
 from types import FunctionType
 
@@ -14,6 +16,7 @@ from findings import X
 from kernel_pairs import CASES as PAIRS
 from kernel_pairs import report_of
 from mlusim import Output, verify
+from mlusim.host.silence import silent
 from mlusim.verifier import changes
 from mlusim.verifier.source_changes import EVERY_OUTPUT
 
@@ -141,3 +144,13 @@ def test_changes_that_make_a_loop_endless_end_the_search():
     assert error.kind == "never-written"
     # Each of two takes less than a second; without a limit of their own, many would take 20 s each.
     assert perf_counter() - begin < 20
+
+
+def test_the_search_drops_what_its_thread_prints_and_no_other(capsys):
+    with silent():
+        sys.stdout.write("of this thread\n")
+        other = Thread(target=sys.stdout.write, args=("of another\n",))
+        other.start()
+        other.join()
+    sys.stdout.write("after\n")
+    assert capsys.readouterr().out == "of another\nafter\n"

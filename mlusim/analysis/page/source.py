@@ -16,7 +16,7 @@ from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.page.parts import esc
 from mlusim.analysis.style import CAUSE_COLOURS
 from mlusim.arrays import Integers
-from mlusim.files import source_name
+from mlusim.files import source_name, syntax_tree
 from mlusim.units import group_digits, percent
 
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.
@@ -116,7 +116,7 @@ def _logged_functions(text: str | None, names: Mapping[int, str]) -> list[tuple[
 
 def _functions(text: str) -> list[tuple[str, int, int]]:
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
     except (SyntaxError, ValueError):
         return []
     return [

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.files import line_of, written_by_author
+from mlusim.files import line_of, syntax_tree, written_by_author
 
 # Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
 # are of cached properties, such as `core.nram`.
@@ -100,7 +100,7 @@ def _open_loops(file: str) -> list[tuple[int, int, list[str]]] | None:
     """
     text = "".join(linecache.getlines(file))
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
     except SyntaxError:
         return None
     loops = (node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_open(node))
