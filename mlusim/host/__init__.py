@@ -2,6 +2,7 @@
 
   device, device_memory    launches and queues; uploads, allocations and downloads
   run, verify              a kernel on a temporary device, from arrays to a result or a report
+  other_runs               further runs of a kernel with wrong outputs
   references               the expected outputs of a kernel, and the findings on others
   steady/                  timing by the steady state of a launch (`--steady`)
 

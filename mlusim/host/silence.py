@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 # What is redirected belongs to the process: threads that end in another order would restore each other's.
-_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.RLock()
 
 
 @contextmanager

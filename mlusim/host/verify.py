@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
@@ -20,39 +17,23 @@ from mlusim.errors import (
     InputError,
     LaunchError,
     MlusimError,
-    OperationLimitError,
-    SimulatedTimeError,
     shown,
 )
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.kernel_keywords import by_name, check_own_names
+from mlusim.host.other_runs import OtherRuns, error_of, where_written
 from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
 from mlusim.host.run import Uploaded, launch
 from mlusim.host.silence import silent
 from mlusim.inputs import as_text, check_flags, check_operations
-from mlusim.log import Log
 from mlusim.memory.allocation import POISON
-from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.results.memory_state import Repeat
-from mlusim.verifier.changes import Change, mending_remedies
 from mlusim.verifier.check import check_log, check_names
-from mlusim.verifier.consequences.other_results import OtherRun, by_other_results
+from mlusim.verifier.consequences.other_results import by_other_results
 from mlusim.verifier.findings import Finding
-from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.report import Report
-from mlusim.verifier.run import Run
-from mlusim.verifier.source_changes import SourceChange
-from mlusim.verifier.split.coverage import written_elements
-from mlusim.verifier.wrong_values import wrong_elements
-
-# So long that each operation of a core is done before its next one is issued.
-_SLOW_ISSUE_CYCLES = 1 << 24
-# A kernel with a change may issue this many times as many operations.
-_LONGER = 8
-# A change may make a loop endless: how long it may issue nothing, and after how many such runs no other is tried.
-_STALL_S, _MOST_STALLS = 0.5, 2
 
 
 def verify(
@@ -119,7 +100,6 @@ def verify(
         dim, kind = plan.dim, plan.kind
 
     limits = {"max_operations": max_operations, "stall_s": stall_s}
-    stalls = 0
 
     def start(
         *, fresh_byte: int = POISON, changed: Kernel = kernel, limits: Mapping[str, Any] = limits, **parameters: int
@@ -132,8 +112,9 @@ def verify(
 
     def buffers_at(time_ps: int) -> Mapping[int, Array]:
         # Each call uses a fresh device.
-        device_then, _ = start()
-        return device_then.buffers_at(time_ps)
+        with silent():
+            device_then, _ = start()
+            return device_then.buffers_at(time_ps)
 
     repeat: Repeat | None = buffers_at if data else None
     try:
@@ -146,12 +127,12 @@ def verify(
         # The traceback should end at the caller's line.
         raise error.with_traceback(None) from None
     simulated.watch_host_data()
-    stopped = _error_of(simulated)
+    stopped = error_of(simulated)
     findings = list(simulated.host_data)
     outputs: dict[str, Array] = {}
     if stopped is None and data:
         outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-        written = _where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
+        written = where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
         findings += differences(simulated.log, run.outputs, written, outputs, tolerances, repeat)
 
     def checked(device: Device, stopped: MlusimError | None = None, found: Sequence[Finding] = ()) -> Report:
@@ -169,33 +150,19 @@ def verify(
 
     report = checked(simulated, stopped, findings)
     if expected:
-
-        def in_order() -> OtherRun:
-            return _other_run(*start(issue_cycles=_SLOW_ISSUE_CYCLES), expected, tolerances)
-
-        def from_zeros() -> OtherRun:
-            return _other_run(*start(fresh_byte=0), expected, tolerances, outputs)
-
-        def is_mended(change: Change | SourceChange) -> bool:
-            nonlocal stalls
-            if stalls == _MOST_STALLS:
-                return False
-            most = {"max_operations": _LONGER * (len(simulated.log) + 1), "stall_s": min(stall_s, _STALL_S)}
-            # What the kernel prints, it has printed before.
-            with silent():
-                device, run = start(changed=change.applied(kernel), limits=most)
-                if error := _error_of(device):
-                    stalls += isinstance(error, OperationLimitError) and len(device.log) < most["max_operations"]
-                    return False
-            results = {name: device.download(view) for name, view in run.outputs.items()}
-            merged = _where_written(device.log, run.outputs, expected, results, partial=partial)
-            is_wrong = any(len(wrong_elements(results[name], merged[name], *tolerances)) for name in merged)
-            return not is_wrong and checked(device).ok
-
-        def mending(records: Sequence[int], lines: Collection[int]) -> list[str]:
-            return mending_remedies(kernel, simulated.log, records, lines, is_mended)
-
-        report = replace(report, findings=by_other_results(report.findings, in_order, from_zeros, mending))
+        others = OtherRuns(
+            kernel=kernel,
+            start=start,
+            log=simulated.log,
+            outputs=outputs,
+            expected=expected,
+            tolerances=tolerances,
+            partial=partial,
+            stall_s=stall_s,
+            is_sound=lambda device: checked(device).ok,
+        )
+        findings_in_order = by_other_results(report.findings, others.in_order, others.from_zeros, others.mending)
+        report = replace(report, findings=findings_in_order)
     result = simulated.result(report.name, theory_ops=theory_ops)
     result.plan, result.repeat = plan, repeat
     result.outputs = outputs
@@ -204,70 +171,10 @@ def verify(
     return report
 
 
-def _other_run(
-    device: Device,
-    run: Uploaded,
-    expected: Mapping[str, Array],
-    tolerances: tuple[float, float],
-    unlike: Mapping[str, Array] = MappingProxyType({}),
-) -> OtherRun:
-    """Run a kernel again on another device. Its result is right if all of it is, or most of what is `unlike` outputs.
-
-    An error may end it. And offsets are read at issue, when what earlier copies bring may not be in memory yet.
-    """
-    if _error_of(device) is not None or {*BY_OFFSETS} & {*device.log.ops}:
-        return OtherRun(device.log, None)
-    outputs = {name: device.download(view) for name, view in run.outputs.items()}
-    expected = _where_written(device.log, run.outputs, expected, outputs, partial=True)
-    wrong = {name: wrong_elements(outputs[name], reference, *tolerances) for name, reference in expected.items()}
-    elements, number = sum(map(len, wrong.values())), 0
-    if unlike:
-        elements = 0
-        for name, positions in wrong.items():
-            differ = [one[name].reshape(-1, 1).view(np.uint8) for one in (outputs, unlike)]
-            differs = (differ[0] != differ[1]).any(axis=1)
-            number += int(np.count_nonzero(differs))
-            elements += int(np.count_nonzero(differs[positions]))
-    # A single element may be right by chance.
-    tells = not unlike or number > 1
-    names = frozenset(name for name, positions in wrong.items() if len(positions))
-    return OtherRun(device.log, elements <= number // 2 if tells else None, names)
-
-
 def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:
     """Return the report of a launch that found calls of coroutine functions not awaited: nothing has run."""
     report = check_log(idle.log, idle.board, name=kernel_name(kernel), stopped=error)
     return replace(report, result=idle.result(report.name))
-
-
-def _error_of(device: Device) -> MlusimError | None:
-    """Run the queued launches; return the error that ended the run, if any. Raises `SimulatedTimeError`."""
-    try:
-        device.synchronize()
-    except SimulatedTimeError:
-        # The checker cannot read its log.
-        raise
-    except MlusimError as error:
-        return error
-    return None
-
-
-def _where_written(
-    log: Log,
-    views: Mapping[str, View],
-    expected: Mapping[str, Array],
-    outputs: Mapping[str, Array],
-    *,
-    partial: bool | tuple[str, ...],
-) -> Mapping[str, Array]:
-    """Return the expected outputs; those of `partial` with their own bytes where no operation has written."""
-    merged = dict(expected)
-    for name in expected if partial is True else set(partial or ()) & set(expected):
-        reference, result = expected[name], outputs[name]
-        # The comparison raises an error for another shape or element type.
-        if (reference.shape, reference.dtype) == (result.shape, result.dtype):
-            merged[name] = np.where(written_elements(Run(log), views[name]), reference, result)
-    return merged
 
 
 def _check_options(plan: Any, planned: Any) -> None:

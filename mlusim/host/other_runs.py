@@ -1,0 +1,162 @@
+"""Further runs of a kernel whose outputs are wrong, which tell what mends it.
+
+`mlusim.verifier.consequences.other_results` explains what each of them tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+
+from mlusim.arrays import Array
+from mlusim.cores.core import Kernel
+from mlusim.errors import MlusimError, OperationLimitError, SimulatedTimeError
+from mlusim.host.device import DEFAULT_STALL_S, Device
+from mlusim.host.run import Uploaded
+from mlusim.host.silence import silent
+from mlusim.log import Log
+from mlusim.memory.view import View
+from mlusim.verifier.changes import Change, mending_remedies
+from mlusim.verifier.consequences.other_results import OtherRun
+from mlusim.verifier.order.happens_before import BY_OFFSETS
+from mlusim.verifier.run import Run
+from mlusim.verifier.source_changes import SourceChange
+from mlusim.verifier.split.coverage import written_elements
+from mlusim.verifier.wrong_values import wrong_elements
+
+# So long that each operation of a core is done before its next one is issued.
+_SLOW_ISSUE_CYCLES = 1 << 24
+# A kernel with a change may issue this many times as many operations.
+_LONGER = 8
+# A change may make a loop endless: how long it may issue nothing, and after how many such runs no other is tried.
+_STALL_S, _MOST_STALLS = 0.5, 2
+
+
+class Start(Protocol):
+    """Queues the kernel on a fresh device; `board_changes` are other values of the board."""
+
+    def __call__(  # noqa: D102 - the class says it
+        self,
+        *,
+        fresh_byte: int = ...,
+        changed: Kernel = ...,
+        limits: Mapping[str, Any] = ...,
+        **board_changes: int,
+    ) -> tuple[Device, Uploaded]: ...
+
+
+@dataclass(kw_only=True)
+class OtherRuns:
+    """Further runs of a kernel, whose output is dropped.
+
+    Attributes:
+        kernel: the kernel.
+        start: queues it on a fresh device.
+        log: the log of its first run.
+        outputs, expected: the outputs of that run, and the expected ones.
+        tolerances: the largest differences, relative and absolute.
+        partial: names of outputs of which a part may stay unwritten; True for all.
+        stall_s: how long the kernel may issue nothing.
+        is_sound: whether the checker finds no error in the run of a device.
+    """
+
+    kernel: Kernel
+    start: Start
+    log: Log
+    outputs: Mapping[str, Array]
+    expected: Mapping[str, Array]
+    tolerances: tuple[float, float]
+    partial: bool | tuple[str, ...] = ()
+    stall_s: float = DEFAULT_STALL_S
+    is_sound: Callable[[Device], bool]
+    _stalls: int = field(default=0, init=False)
+
+    def in_order(self) -> OtherRun:
+        """Run it with each operation of a core done before its next one is issued."""
+        with silent():
+            return self._other(*self.start(issue_cycles=_SLOW_ISSUE_CYCLES))
+
+    def from_zeros(self) -> OtherRun:
+        """Run it in fresh memory of zeros. Its result is right if most of what differs from the first run is."""
+        with silent():
+            return self._other(*self.start(fresh_byte=0), unlike=self.outputs)
+
+    def mending(self, records: Sequence[int], lines: Collection[int]) -> list[str]:
+        """Return the remedies of changes of one line that mend it, as `changes.mending_remedies`."""
+        return mending_remedies(self.kernel, self.log, records, lines, self._is_mended)
+
+    def _is_mended(self, change: Change | SourceChange) -> bool:
+        if self._stalls == _MOST_STALLS:
+            return False
+        most = _LONGER * (len(self.log) + 1)
+        limits = {"max_operations": most, "stall_s": min(self.stall_s, _STALL_S)}
+        with silent():
+            try:
+                device, run = self.start(changed=change.applied(self.kernel), limits=limits)
+                error = error_of(device)
+            except MlusimError:
+                return False
+        if error is not None:
+            self._stalls += isinstance(error, OperationLimitError) and len(device.log) < most
+            return False
+        outputs = {name: device.download(view) for name, view in run.outputs.items()}
+        expected = where_written(device.log, run.outputs, self.expected, outputs, partial=self.partial)
+        is_wrong = any(len(wrong_elements(outputs[name], expected[name], *self.tolerances)) for name in expected)
+        return not is_wrong and self.is_sound(device)
+
+    def _other(self, device: Device, run: Uploaded, unlike: Mapping[str, Array] = MappingProxyType({})) -> OtherRun:
+        """Run a kernel again. Its result is right if all of it is, or most of what is `unlike` these outputs.
+
+        An error may end it. And offsets are read at issue, when what earlier copies bring may not be in memory yet.
+        """
+        if error_of(device) is not None or {*BY_OFFSETS} & {*device.log.ops}:
+            return OtherRun(device.log, None)
+        outputs = {name: device.download(view) for name, view in run.outputs.items()}
+        expected = where_written(device.log, run.outputs, self.expected, outputs, partial=True)
+        wrong = {name: wrong_elements(outputs[name], right, *self.tolerances) for name, right in expected.items()}
+        elements, number = sum(map(len, wrong.values())), 0
+        if unlike:
+            elements = 0
+            for name, positions in wrong.items():
+                differ = [one[name].reshape(-1, 1).view(np.uint8) for one in (outputs, unlike)]
+                differs = (differ[0] != differ[1]).any(axis=1)
+                number += int(np.count_nonzero(differs))
+                elements += int(np.count_nonzero(differs[positions]))
+        # A single element may be right by chance.
+        tells = not unlike or number > 1
+        names = frozenset(name for name, positions in wrong.items() if len(positions))
+        return OtherRun(device.log, elements <= number // 2 if tells else None, names)
+
+
+def error_of(device: Device) -> MlusimError | None:
+    """Run the queued launches; return the error that ended the run, if any. Raises `SimulatedTimeError`."""
+    try:
+        device.synchronize()
+    except SimulatedTimeError:
+        # The checker cannot read its log.
+        raise
+    except MlusimError as error:
+        return error
+    return None
+
+
+def where_written(
+    log: Log,
+    views: Mapping[str, View],
+    expected: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    partial: bool | tuple[str, ...],
+) -> Mapping[str, Array]:
+    """Return the expected outputs; those of `partial` with their own bytes where no operation has written."""
+    merged = dict(expected)
+    for name in expected if partial is True else set(partial or ()) & set(expected):
+        reference, result = expected[name], outputs[name]
+        # The comparison raises an error for another shape or element type.
+        if (reference.shape, reference.dtype) == (result.shape, result.dtype):
+            merged[name] = np.where(written_elements(Run(log), views[name]), reference, result)
+    return merged
