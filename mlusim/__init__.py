@@ -21,6 +21,7 @@ What all packages use:
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 
 from mlusim.version import __version__
 
@@ -149,14 +150,8 @@ _HOMES = {
     "tune": "mlusim.explore.tuning",
     "verify": "mlusim.host.verify",
 }
-# Operators, and commands whose functions are elsewhere. `mlusim.ops` is not loaded to look: the import system asks for
-# each module of the package here, too.
-_OPERATORS = (
-    *("bitcast_convert", "cast", "flip", "gather", "gather_nd", "index_select", "reverse", "reverse_sequence"),
-    *("scatter", "scatter_nd", "tin_shift", "tin_shift_backward", "tin_shift_forward"),
-)
+# Commands whose functions are elsewhere.
 _ELSEWHERE = {
-    **{name: f"mlusim.ops.{name}" for name in _OPERATORS},
     "check": "mlusim.verify",
     "compare": "mlusim.explore.compare.compare",
     "devices": "mlusim.presets",
@@ -175,7 +170,10 @@ def __getattr__(name: str) -> object:
     if home is None:
         from mlusim.errors import nearest
 
-        elsewhere = _ELSEWHERE.get(name)
+        # The import system asks for each module of the package here, too; only for other names is `mlusim.ops` loaded.
+        is_module = name.startswith("_") or find_spec(f"mlusim.{name}") is not None
+        is_operator = not is_module and name in import_module("mlusim.ops").__all__
+        elsewhere = f"mlusim.ops.{name}" if is_operator else _ELSEWHERE.get(name)
         near = f": write {elsewhere}" if elsewhere else f": {nearest(name, __all__)}".rstrip(": ")
         raise AttributeError(f"module 'mlusim' has no attribute {name!r}{near}")
     value = globals()[name] = getattr(import_module(home), name)

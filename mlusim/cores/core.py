@@ -26,7 +26,7 @@ from mlusim.cores.synchronisation import locks, syncs
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.errors import KernelError, OperandError, shown
 from mlusim.inputs import as_count, check_flags
-from mlusim.units import format_ns
+from mlusim.units import format_ns, plural
 
 if TYPE_CHECKING:
     from mlusim.cores.counted.row_loop import Rows
@@ -168,7 +168,7 @@ class Core(InstructionMethods):
                 raise OperandError(f"loop over {shown(values)}, which is not a sequence: pass a range or a list")
         if len(by_iteration) > len(items):
             raise OperandError(
-                f"loop over {len(items)} items along {len(by_iteration)}: along may have at most one per item"
+                f"loop over {plural(len(items), 'item')} along {len(by_iteration)}: along may have at most one per item"
             )
         observer = self.issuer.chip.observer
         return iter(items) if observer is None else observer.loop(self.issuer, items, by_iteration)
@@ -305,15 +305,15 @@ class Core(InstructionMethods):
 
     def sum_rows(self, dst: View, src: View) -> None:
         """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element: `__bang_sumpool`."""
-        vector.pool_rows(self.issuer, self._line(_getframe(1)), "sumpool", dst, src)
+        vector.pool_rows(self.issuer, self._line(_getframe(1)), "sum_rows", dst, src)
 
     def max_rows(self, dst: View, src: View) -> None:
         """Maximum over the first axis: src (rows, ...) to dst (...): `__bang_maxpool`."""
-        vector.pool_rows(self.issuer, self._line(_getframe(1)), "maxpool", dst, src)
+        vector.pool_rows(self.issuer, self._line(_getframe(1)), "max_rows", dst, src)
 
     def min_rows(self, dst: View, src: View) -> None:
         """Minimum over the first axis: src (rows, ...) to dst (...): `__bang_minpool`."""
-        vector.pool_rows(self.issuer, self._line(_getframe(1)), "minpool", dst, src)
+        vector.pool_rows(self.issuer, self._line(_getframe(1)), "min_rows", dst, src)
 
     def collect(self, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Awaitable[int]:
         """dst[:n] = the elements of src where mask is not 0, in order; returns n: `__bang_collect`, `__bang_count`."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AllocationError, InputError, shown
-from mlusim.inputs import as_shape
+from mlusim.inputs import as_shape, as_text
 from mlusim.memory.allocation import Allocation, Memory, fits_message
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import contiguous_strides
@@ -66,6 +66,7 @@ class Scratch:
         """
         try:
             extents = as_shape("alloc of shape", shape)
+            as_text("alloc: name", name)
         except InputError as error:
             raise AllocationError(error.message) from None
         element = dtype_of(dtype)
@@ -73,7 +74,7 @@ class Scratch:
             return self._shared(extents, element, name, cluster)
         if cluster is not None:
             raise AllocationError(
-                f"{self._memory.kind.value}.alloc of cluster {cluster}: only SRAM belongs to a cluster"
+                f"{self._memory.kind.value}.alloc of cluster {shown(cluster)}: only SRAM belongs to a cluster"
             )
         allocation = self._allocate(
             self._memory, extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}"
@@ -153,9 +154,9 @@ class Scratch:
             )
         job, cluster = self._task.job, self._task.unit.cluster
         if cluster_id is not None:
-            if not 0 <= cluster_id < len(job.clusters):
+            if not isinstance(cluster_id, int | np.integer) or not 0 <= cluster_id < len(job.clusters):
                 raise AllocationError(
-                    f"sram.alloc of {name!r} in cluster {cluster_id}: the union has clusters 0 to "
+                    f"sram.alloc of {name!r} in cluster {shown(cluster_id)}: the union has clusters 0 to "
                     f"{len(job.clusters) - 1}"
                 )
             cluster = job.clusters[cluster_id]

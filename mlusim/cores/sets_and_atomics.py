@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.cores.instructions.record import NUMBERS
+from mlusim.cores.instructions.record import INTEGERS, NUMBERS
 from mlusim.cores.machine.pipe import Transfer
 from mlusim.cores.operands import Passed, check_view, number
 from mlusim.dtypes import dtype_name
@@ -173,11 +173,11 @@ def _check_atomic(
     for view in (target, *(() if old is None else (old,))):
         check_view(name, view)
     if target.memory is not MemoryKind.GDRAM:
-        raise OperandError(f"{name} of {target!r}: atomics work on GDRAM only")
-    if target.dtype not in NUMBERS or (
-        operation in {"and", "or", "xor", "inc", "dec"} and target.dtype.kind not in "iu"
-    ):
-        raise OperandError(f"{name} of {dtype_name(target.dtype)} elements: this atomic does not support them")
+        raise OperandError(f"{name} of {target!r}: atomics work on GDRAM only; elsewhere, use a vector instruction")
+    allowed = INTEGERS if operation in {"and", "or", "xor", "inc", "dec"} else NUMBERS
+    if target.dtype not in allowed:
+        takes = ", ".join(map(dtype_name, allowed))
+        raise OperandError(f"{name} of {dtype_name(target.dtype)} elements: it takes {takes}; convert them first")
     address = target.allocation.address + target.offset
     if address % target.itemsize:
         raise OperandError(

@@ -205,6 +205,24 @@ def test_only_allocations_are_adopted(memory: str) -> None:
         run_alone(kernel)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": np.arange(3)}, r"alloc: name=array\(\[0, 1, 2\]\) is not text$"),
+        (
+            {"name": "shared", "cluster": "first"},
+            r"sram\.alloc of 'shared' in cluster 'first': the union has clusters 0",
+        ),
+    ],
+)
+def test_names_and_clusters_of_buffers(wrong: dict[str, Any], message: str) -> None:
+    async def kernel(core: Core) -> None:
+        core.sram.alloc(64, np.float32, **wrong)
+
+    with pytest.raises(AllocationError, match=message):
+        mlusim.run(kernel, kind="UNION1", dim=4)
+
+
 def test_a_memory_larger_than_this_machine_can_hold() -> None:
     async def kernel(core: Core) -> None:
         core.nram.alloc(64, np.float32)

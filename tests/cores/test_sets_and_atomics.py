@@ -173,7 +173,7 @@ def test_sets_of_every_memory() -> None:
         (
             lambda core, x, t: core.atomic_reduce_and(x, 1),
             OperandError,
-            "atomic_reduce_and of float32 elements: this atomic",
+            "atomic_reduce_and of float32 elements: it takes int8, int16",
         ),
         (
             lambda core, x, t: core.atomic_reduce_add(x, t[:3]),

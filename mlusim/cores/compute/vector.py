@@ -22,6 +22,7 @@ from mlusim.cores.compute.vector_call import (
     Number,
     VectorCall,
     call_key,
+    check_contiguous,
     check_memories,
 )
 from mlusim.cores.instructions.limits import (
@@ -84,14 +85,16 @@ def call(
 
 
 def pool_rows(issuer: Issuer, line: int, name: str, dst: Passed, src: Passed) -> None:
-    """Pool over the first axis of src (rows, ...) by an instruction such as `sumpool`, to dst (...)."""
+    """Pool over the first axis of src (rows, ...) to dst (...): `sum_rows` by `sumpool`, and so on."""
     check_view(name, dst)
     check_view(name, src)
     rest = src.shape[1:] if src.ndim > 1 else (1,)
     if dst.shape != rest or not src.shape:
         raise OperandError(f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis")
     rows = src.shape[0]
-    call(issuer, line, INSTRUCTIONS[name], (dst.reshape(1, 1, -1), src.reshape(rows, 1, -1), rows, 1), {})
+    check_contiguous(name, (dst, src))
+    pool = INSTRUCTIONS[f"{name.removesuffix('_rows')}pool"]
+    call(issuer, line, pool, (dst.reshape(1, 1, -1), src.reshape(rows, 1, -1), rows, 1), {})
 
 
 def _remember(issuer: Issuer, line: int, cached: VectorCall, attributes: tuple[Any, ...]) -> None:

@@ -66,10 +66,11 @@ def memcpy_rows(
             raise OperandError("memcpy_rows with lengths: omit dst_rows and pass blocking=False")
         loop = loop_of_runs(dst, src, src_rows, lengths)
         return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method="runs"))
+    method = "blocking" if blocking else "queued"
+    _checked_direction(issuer, "memcpy_rows", dst, src, method)
     loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
     if not loop.selected:
         return empty_loop(issuer, line, loop)
-    method = "blocking" if blocking else "queued"
     return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method=method))
 
 
@@ -130,7 +131,12 @@ def by_offsets(
         check_index(issuer, name, view)
     far, near = (dst, src) if name == "scatter" else (src, dst)
     if far.memory not in _REACHED_BY_OFFSETS or near.memory is not _NRAM:
-        raise CopyError(f"{name} from {src!r} to {dst!r}: it goes from NRAM to NRAM, GDRAM or LDRAM or back")
+        ways = "from NRAM, GDRAM or LDRAM to this core's NRAM"
+        if name == "scatter":
+            ways = "from this core's NRAM to NRAM, GDRAM or LDRAM"
+        raise CopyError(f"{name} from {src!r} to {dst!r}: it goes {ways}; stage the bytes through NRAM")
+    # Before the offsets are read, so that a timing-only run, which has none, raises the same error.
+    _checked_direction(issuer, name, dst, src, "instruction")
     check_no_overlap(name, dst, src)
     issuer.unit.prepare(issuer.task.now_ps, (offsets,) if mask is None else (offsets, mask))
     check_rows(name, near, None, offsets.size)
@@ -169,7 +175,7 @@ def copy_loop(
         mask: mask of a gather or scatter, for the log.
     """
     row_bytes = row_bytes_of(name, dst)
-    direction = _checked_direction(issuer, name, dst, src, row_bytes, method)
+    direction = _checked_direction(issuer, name, dst, src, method)
     by_engine = method == "instruction"
     # The instruction takes time for every offset, masked or not.
     count = loop.iterations if by_engine else loop.selected
@@ -212,8 +218,9 @@ def copy_loop(
     return record
 
 
-def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, row_bytes: int, method: str) -> Direction:
+def _checked_direction(issuer: Issuer, name: str, dst: View, src: View, method: str) -> Direction:
     """Return the direction of a loop of row copies. Raises `CopyError` or `AccessError` if it is not allowed."""
+    row_bytes = row_bytes_of(name, dst)
     if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
         raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must have the same size")
     for view, write in ((dst, True), (src, False)):

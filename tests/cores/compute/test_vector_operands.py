@@ -109,9 +109,10 @@ def test_in_place(run: Any) -> None:
         (lambda core, x, t: core.mirror(t[:4], t[8:16]), "mirror of <view of nram buffer 0 (nram): float32 [8]> to "),
         (
             lambda core, x, t: core.sum_rows(t[:2], t),
-            "sumpool of <view of nram buffer 0 (nram): float32 [64]> to <view ",
+            "sum_rows of <view of nram buffer 0 (nram): float32 [64]> to <view ",
         ),
-        (lambda core, x, t: core.sum_rows(t[:4], t.reshape(8, 8)), "sumpool of <view"),
+        (lambda core, x, t: core.sum_rows(t[:4], t.reshape(8, 8)), "sum_rows of <view"),
+        (lambda core, x, t: core.sum_rows(t[:4], None), "sum_rows of None: it takes a view of memory"),
     ],
 )
 def test_invalid_operands_are_refused(run: Any, body: Any, message: str) -> None:

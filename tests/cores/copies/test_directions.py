@@ -314,12 +314,3 @@ def test_an_unknown_direction_is_rejected(run: Any, direction: Any, message: str
     device = Device()
     with pytest.raises(CopyError, match=re.escape(message)):
         run(kernel, device.upload(PATTERN), device=device, dim=1, kind="BLOCK")
-
-
-def test_memcpy_rows_rejects_arguments_that_are_not_views(run: Any) -> None:
-    async def kernel(core: Core, x: View) -> None:
-        core.sum_rows(core.nram.alloc(4, np.float32), None)
-
-    device = Device()
-    with pytest.raises(OperandError, match=r"sumpool of None: it takes a view of memory"):
-        run(kernel, device.upload(PATTERN), device=device, dim=1, kind="BLOCK")

@@ -118,7 +118,7 @@ def test_boards_before_arch_592_have_no_gather(run: Any, device: str, name: str)
         (
             lambda core, x, t, o: core.scatter(t, x, o),
             CopyError,
-            "scatter from <.*gdram.*> to <.*nram.*>: it goes from NR",
+            "scatter from <.*gdram.*> to <.*nram.*>: it goes from this core",
         ),
         (lambda core, x, t, o: core.gather(t, x[:3], o), AccessError, "gather: index 7 is outside <view of output "),
     ],
@@ -134,6 +134,23 @@ def test_gather_rejects_invalid_arguments(run: Any, body: Any, error: type[Excep
 
     with pytest.raises(error, match=PLACE + message):
         run(kernel, x, where, device=device)
+
+
+@pytest.mark.parametrize("data", [True, False])
+@pytest.mark.parametrize("by_instruction", [True, False])
+def test_rows_are_compared_before_their_numbers_are_read(run: Any, data: bool, by_instruction: bool) -> None:
+    """A timing-only run, which has no numbers, raises the same error."""
+
+    async def kernel(core: Core, x: View) -> None:
+        tile, outside = core.nram.alloc((8, 16), "float32"), core.nram.alloc(8, "int32")
+        if by_instruction:
+            core.gather(tile, x, outside)
+        else:
+            await core.memcpy_rows(tile, x, src_rows=outside)
+
+    device = Device(H8, data=data)
+    with pytest.raises(CopyError, match=r"of rows of <.*> to rows of <.*>: rows must have the same size"):
+        run(kernel, device.alloc((10, 12), "float32"), device=device)
 
 
 def test_gather_with_offsets_in_flight_is_an_error(run: Any) -> None:
