@@ -20,7 +20,7 @@ class MemorySize(NamedTuple):
 
     total_bytes: int
     reserved_bytes: int = 0
-    alignment_bytes: int = 128
+    alignment_bytes: int = 1
 
     @property
     def usable_bytes(self) -> int:

@@ -101,7 +101,6 @@ class Plan:
             raise PlanError(f"tiles={shown(tiles)} are not tiles: pass mlusim.Tiles(task, start, stop, nram_bytes)")
         for what, text in {"name": name, "strategy": strategy, "reason": reason, "kind": kind}.items():
             as_text(f"the {what} of the plan", text)
-        as_count("the tier of the plan", tier)
         check_is(
             "the parameters of the plan", {} if parameters is None else parameters, Mapping, "pass names and values"
         )
@@ -113,7 +112,7 @@ class Plan:
             operator=name,
             strategy=strategy,
             board=target,
-            tier=tier,
+            tier=as_count("the tier of the plan", tier),
             reason=reason or "a plan made from tiles",
             arithmetic=(),
             unit=f"the largest tile, {' x '.join(map(str, extents))} elements of {itemsize} B",

@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
-from mlusim.inputs import as_array, as_count, check_is
+from mlusim.inputs import as_array, as_count, as_tuple, check_is
 from mlusim.memory.copy_limits import MAX_SEGNUM
 from mlusim.units import ceil_div
 
@@ -35,15 +35,14 @@ def max_loops(board: Board) -> int:
 def buffer_bytes(board: Board, buffers: int = 1) -> int:
     """Return the bytes of each of `buffers` equal NRAM buffers, rounded down to the alignment of allocations."""
     check_is("buffer_bytes: board", board, Board, _A_BOARD)
-    as_count("buffer_bytes: buffers", buffers)
     alignment = board.vector_alignment_bytes
-    return board.nram_usable_bytes // buffers // alignment * alignment
+    return board.nram_usable_bytes // as_count("buffer_bytes: buffers", buffers) // alignment * alignment
 
 
 def union1_launch(board: Board, units: int) -> tuple[str, tuple[int, int, int]]:
     """Return task type and grid: one task per core, on no more clusters than `units` can occupy."""
     check_is("union1_launch: board", board, Board, _A_BOARD)
-    as_count("union1_launch: units", units, least=0)
+    units = as_count("union1_launch: units", units, least=0)
     clusters = min(board.clusters, max(ceil_div(units, board.cores_per_cluster), 1))
     return "UNION1", (board.cores_per_cluster, clusters, 1)
 
@@ -54,7 +53,7 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
     Items of equal size go to task k modulo `tasks`. Short items come last and thus spread over tasks: no two tasks
     differ by more than the largest item.
     """
-    as_count("in_turn: tasks", tasks)
+    tasks = as_count("in_turn: tasks", tasks)
     _check_parts(f"in_turn: tasks={tasks}", 0, tasks)
     items = as_array("in_turn: sizes", sizes)
     if items.ndim != 1 or (len(items) and items.dtype.kind not in "iu"):
@@ -66,15 +65,15 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
 
 def in_runs(count: int, tasks: int) -> Integers:
     """Divide `count` items into one contiguous run per task, as evenly as possible; return the task of each item."""
-    as_count("in_runs: tasks", tasks)
+    tasks = as_count("in_runs: tasks", tasks)
     lengths = run_lengths(count, tasks)  # checks that arrays of this length can be made
     return np.repeat(np.arange(tasks), lengths)
 
 
 def run_lengths(count: int, tasks: int) -> Integers:
     """Return the length of each task's run in `in_runs`."""
-    as_count("runs: count", count, least=0)
-    as_count("runs: tasks", tasks)
+    count = as_count("runs: count", count, least=0)
+    tasks = as_count("runs: tasks", tasks)
     _check_parts(f"runs: count={count}, tasks={tasks}", count, max(count, tasks))
     quotient, remainder = divmod(count, tasks)
     return np.where(np.arange(tasks) < remainder, quotient + 1, quotient)
@@ -82,8 +81,8 @@ def run_lengths(count: int, tasks: int) -> Integers:
 
 def cut(extent: int, size: int) -> Cuts:
     """Cut an extent into parts of `size`, the last one possibly shorter; return starts and stops."""
-    as_count("cut: extent", extent, least=0)
-    as_count("cut: size", size)
+    extent = as_count("cut: extent", extent, least=0)
+    size = as_count("cut: size", size)
     _check_parts(f"cut: extent={extent}, size={size}", extent, ceil_div(extent, size))
     size = min(size, max(extent, 1))
     starts = np.arange(0, extent, size, dtype=np.int64)
@@ -92,8 +91,8 @@ def cut(extent: int, size: int) -> Cuts:
 
 def cut_evenly(extent: int, parts: int) -> Cuts:
     """Cut an extent into `parts` parts that differ by at most one; return starts and stops."""
-    as_count("cut_evenly: extent", extent, least=0)
-    as_count("cut_evenly: parts", parts)
+    extent = as_count("cut_evenly: extent", extent, least=0)
+    parts = as_count("cut_evenly: parts", parts)
     _check_parts(f"cut_evenly: extent={extent}, parts={parts}", extent, parts)
     bounds = np.arange(parts + 1, dtype=np.int64) * extent // parts
     return bounds[:-1], bounds[1:]
@@ -112,12 +111,13 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
         cuts: the parts of each axis.
         order: loop order of the axes, outermost first.
     """
+    cuts, order = as_tuple(cuts), as_tuple(order)
     for name, value in (("cuts", cuts), ("order", order)):
-        if not isinstance(value, Sequence | np.ndarray):
+        if not isinstance(value, tuple):
             raise InputError(f"boxes: {name}={shown(value)}: pass a list with an item for each axis")
-    if not all(isinstance(part, Sequence | np.ndarray) and len(part) == 2 for part in cuts):
+    if not all(isinstance(as_tuple(part), tuple) and len(part) == 2 for part in cuts):
         raise InputError(f"boxes: cuts={shown(cuts)}: an item is a pair of starts and stops, such as cut(extent, size)")
-    if sorted(order) != list(range(len(cuts))):
+    if not all(isinstance(axis, int | np.integer) for axis in order) or sorted(order) != list(range(len(cuts))):
         raise InputError(f"boxes: order={shown(list(order))} for the cuts of {len(cuts)} axes: name each axis once")
     parts = [len(cuts[axis][0]) for axis in order]
     count = int(np.prod(parts))

@@ -129,7 +129,7 @@ def _corners(name: str, bounds: Any, count: int) -> Integers:
     if array.ndim == 2 and len(array) != count:
         boxes = "1 box" if len(array) == 1 else f"{len(array)} boxes"
         raise PlanError(f"{plural(count, 'task')} for {boxes}: each tile has one task and one box")
-    if array.ndim != 2 and array.size % max(count, 1):
+    if array.ndim != 2 and (array.size % count if count else array.size):
         raise PlanError(
             f"{name} of Tiles has shape {list(array.shape)} for {plural(count, 'task')}: it is (tiles, rank)"
         )

@@ -32,22 +32,6 @@ def test_each_tier(name, dtype, wide, strategy, tier):
     assert same_bits(result, np.take_along_axis(opaque(x), index.astype(np.int64) % 100, 1))
 
 
-@pytest.mark.grid(5)
-@pytest.mark.parametrize("name", BOARDS)
-@pytest.mark.parametrize("nram_bytes", [None, 4096, 1536])
-@pytest.mark.parametrize("strategy", ["auto", "rows"])
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_each_axis(name, nram_bytes, strategy, axis):
-    rng = np.random.default_rng(axis)
-    x = any_bits(rng, (5, 17, 33), "float32")
-    index_shape = [4, 9, 20]
-    index_shape[axis] = 50
-    index = rng.integers(-x.shape[axis], x.shape[axis], index_shape)
-    result = ops.gather(x, index, axis, device=on(name, nram_bytes), strategy=strategy)
-    part = tuple(slice(None) if k == axis else slice(extent) for k, extent in enumerate(index_shape))
-    assert same_bits(result, np.take_along_axis(opaque(x)[part], index % x.shape[axis], axis))
-
-
 @pytest.mark.grid(8)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 3072])

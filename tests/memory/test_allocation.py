@@ -12,7 +12,7 @@ from mlusim.hardware import board as board_of
 from mlusim.hardware import presets
 from mlusim.memory.allocation import POISON, Memory, check_usable, fits_message
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.sizes import MemorySize
+from mlusim.memory.sizes import MemorySize, memory_sizes
 from mlusim.units import KIB
 
 
@@ -42,7 +42,7 @@ def test_capacity_is_total_less_reserved() -> None:
 
 def test_an_allocation_too_large_names_the_sizes() -> None:
     board = board_of("mlu370-x4")
-    memory = Memory(MemoryKind.NRAM, "mlu370-x4", MemorySize(board.nram_bytes, board.nram_reserved_bytes))
+    memory = Memory(MemoryKind.NRAM, "mlu370-x4", memory_sizes(board)[MemoryKind.NRAM])
     memory.allocate(100, "small", 0)
     with pytest.raises(
         AllocationError,

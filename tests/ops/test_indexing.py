@@ -211,17 +211,6 @@ def test_odd_shapes(device, data_shape):
     )
 
 
-def test_a_gather_moves_at_least_its_tensors_and_takes_time():
-    x = np.arange(4096, dtype=np.float32).reshape(64, 64)
-    index = np.zeros((64, 64), np.int32)
-    for device in BOARDS:
-        result = ops.gather(x, index, 0, device=device)
-        assert sum(result.bytes_requested.values()) >= x.nbytes + index.nbytes
-        assert result.bus_bytes["write"] >= result.output.nbytes
-        assert result.time_us > 0
-        assert ops.gather(x, index, 0, device=device, data=False).output is None
-
-
 # What ONNX's node tests have and docs/semantics.md has not: the attribute, its value without effect, and why.
 EXCLUDED = {
     "reduction": (

@@ -77,21 +77,6 @@ def test_rows_by_tuples(rows, columns, width, count, seed, device):
     assert same_bits(ours, tensor(x).index_put(by_column, tensor(src)))
 
 
-@given(shapes, st.integers(1, 12), seeds, BOARDS)
-@settings(deadline=None, max_examples=40)
-@pytest.mark.slow
-def test_whole_rows(shape, count, seed, device):
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal(shape).astype(np.float32)
-    index = rng.integers(0, shape[0], count)
-    ours = ops.gather_nd(x, index[:, None], mode="standard", device=device).output
-    assert same_bits(ours, tensor(x).index_select(0, tensor(index)))
-    once = rng.permutation(shape[0])[:count]
-    src = rng.standard_normal((len(once), *shape[1:])).astype(np.float32)
-    ours = ops.scatter_nd(x, once[:, None], src, mode="standard", device=device).output
-    assert same_bits(ours, tensor(x).index_copy(0, tensor(once), tensor(src)))
-
-
 @given(shapes, st.integers(0, 15), seeds, BOARDS)
 @settings(deadline=None, max_examples=40)
 def test_flip(shape, chosen, seed, device):

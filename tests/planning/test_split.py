@@ -128,3 +128,13 @@ def test_more_parts_than_can_be_listed_are_refused(call: Callable[[], object], g
 def test_a_part_larger_than_the_extent_is_the_whole_extent() -> None:
     assert [part.tolist() for part in cut(5, 10**30)] == [[0], [5]]
     assert [part.tolist() for part in cut(0, 10**30)] == [[], []]
+
+
+def test_integers_of_numpy_of_any_width() -> None:
+    """They neither wrap nor overflow: int8 has no 127 + 1."""
+    for narrow, parts in ((np.int8, 127), (np.int32, 50_000), (np.uint64, 7)):
+        for function in (cut, cut_evenly):
+            expected = [part.tolist() for part in function(100_000, parts)]
+            assert [part.tolist() for part in function(np.int32(100_000), narrow(parts))] == expected
+        assert in_runs(100, narrow(100)).tolist() == [*range(100)]
+        assert union1_launch(REAL, narrow(parts)) == union1_launch(REAL, parts)

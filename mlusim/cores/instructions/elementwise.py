@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,8 @@ def _pair(
     name: str,
     operation: Ufunc,
     summary: str,
-    group: str,
     *,
+    group: str,
     intrinsics: tuple[str, ...] = (),
     scalar: bool = True,
     cycles: bool = True,
@@ -114,7 +115,7 @@ def _pair(
 
 
 def _alone(
-    name: str, operation: Ufunc, summary: str, group: str, *, intrinsics: tuple[str, ...] = (), **more: Any
+    name: str, operation: Ufunc, summary: str, *, group: str, intrinsics: tuple[str, ...] = (), **more: Any
 ) -> Instruction:
     return Instruction(
         name=name,
@@ -127,132 +128,108 @@ def _alone(
     )
 
 
-_ARITHMETIC = "Arithmetic"
+_arithmetic = partial(_pair, group="Arithmetic")
+_arithmetic_alone = partial(_alone, group="Arithmetic")
 ARITHMETIC: list[Instruction] = [
-    *_pair(
-        "add",
-        np.add,
-        "dst = src0 + src1",
-        _ARITHMETIC,
-        intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const"),
+    *_arithmetic(
+        "add", np.add, "dst = src0 + src1", intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const")
     ),
-    *_pair(
+    *_arithmetic(
         "add_tz",
         add_to_zero,
         "dst = src0 + src1, rounded to zero",
-        _ARITHMETIC,
         intrinsics=("__bang_add_tz", "__cn_vector_add_f32_tz", "__cn_vector_add_f16_tz"),
         types=FLOATS,
     ),
-    *_pair(
-        "sub",
-        np.subtract,
-        "dst = src0 - src1",
-        _ARITHMETIC,
-        intrinsics=("__bang_sub", "__bang_sub_scalar", "__bang_sub_const"),
+    *_arithmetic(
+        "sub", np.subtract, "dst = src0 - src1", intrinsics=("__bang_sub", "__bang_sub_scalar", "__bang_sub_const")
     ),
-    *_pair(
-        "mul",
-        np.multiply,
-        "dst = src0 * src1",
-        _ARITHMETIC,
-        intrinsics=("__bang_mul", "__bang_mul_scalar", "__bang_mul_const"),
+    *_arithmetic(
+        "mul", np.multiply, "dst = src0 * src1", intrinsics=("__bang_mul", "__bang_mul_scalar", "__bang_mul_const")
     ),
-    *_pair(
+    *_arithmetic(
         "div",
         divide,
         "dst = src0 / src1; integers truncate",
-        _ARITHMETIC,
         intrinsics=("__bang_div", "__cn_vector_div_f32_rn", "__cn_vector_div_s32"),
         # Arch 372 requires a scratch buffer.
         c_signatures=("dst[n] src0[n] src1[n]|number n", "dst[n] src0[n] src1[n]|number src_addition[n] n"),
         cycles=False,
         cost=function("divide"),
     ),
-    *_pair(
+    *_arithmetic(
         "rem",
         remainder,
         "dst = the remainder of src0 / src1, with src0's sign",
-        _ARITHMETIC,
         intrinsics=("__bang_rem", "__cn_vector_mod_scalar_u64"),
         cycles=False,
         since=SERIES_3XX,
         cost=function("divide"),
     ),
-    *_pair(
+    *_arithmetic(
         "maxequal",
         np.maximum,
         "dst = the larger of src0 and src1; NaN where either is",
-        _ARITHMETIC,
         intrinsics=("__bang_maxequal", "__bang_maxeq_scalar"),
     ),
-    *_pair(
+    *_arithmetic(
         "minequal",
         np.minimum,
         "dst = the smaller of src0 and src1; NaN where either is",
-        _ARITHMETIC,
         intrinsics=("__bang_minequal", "__bang_mineq_scalar"),
     ),
     # ASSUMED: they pass over NaN, since the public header has names of their own for those that do not, and a kernel
     # of the vendor adds NaN to the result of `__bang_maximum`.
-    *_pair(
+    *_arithmetic(
         "maximum",
         np.fmax,
         "dst = the larger of src0 and src1; the other where one is NaN",
-        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
     ),
-    *_pair(
+    *_arithmetic(
         "minimum",
         np.fmin,
         "dst = the smaller of src0 and src1; the other where one is NaN",
-        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
     ),
-    *_pair(
+    *_arithmetic(
         "nan_maximum",
         np.maximum,
         "dst = the larger of src0 and src1; NaN where either is",
-        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
         types=FLOATS,
     ),
-    *_pair(
+    *_arithmetic(
         "nan_minimum",
         np.minimum,
         "dst = the smaller of src0 and src1; NaN where either is",
-        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
         types=FLOATS,
     ),
-    _alone("square", np.square, "dst = src * src", _ARITHMETIC),
-    _alone("abs", np.abs, "dst = the magnitude of src", _ARITHMETIC, intrinsics=("__bang_abs", "__bang_active_abs")),
-    _alone("neg", np.negative, "dst = -src", _ARITHMETIC),
-    _alone(
-        "floor", np.floor, "dst = src rounded down", _ARITHMETIC, types=FLOATS, since=SERIES_3XX, overlap=Overlap.APART
+    _arithmetic_alone("square", np.square, "dst = src * src"),
+    _arithmetic_alone("abs", np.abs, "dst = the magnitude of src", intrinsics=("__bang_abs", "__bang_active_abs")),
+    _arithmetic_alone("neg", np.negative, "dst = -src"),
+    _arithmetic_alone(
+        "floor", np.floor, "dst = src rounded down", types=FLOATS, since=SERIES_3XX, overlap=Overlap.APART
     ),
-    _alone("ceil", np.ceil, "dst = src rounded up", _ARITHMETIC, types=FLOATS, since=SERIES_3XX),
-    _alone(
+    _arithmetic_alone("ceil", np.ceil, "dst = src rounded up", types=FLOATS, since=SERIES_3XX),
+    _arithmetic_alone(
         "round",
         round_half_away,
         "dst = src rounded to the nearest integer, halves away from zero",
-        _ARITHMETIC,
         types=FLOATS,
         since=SERIES_3XX,
         overlap=Overlap.APART,
     ),
-    _alone(
-        "relu", relu, "dst = the larger of src and 0", _ARITHMETIC, intrinsics=("__bang_relu", "__bang_active_relu")
-    ),
-    _alone(
+    _arithmetic_alone("relu", relu, "dst = the larger of src and 0", intrinsics=("__bang_relu", "__bang_active_relu")),
+    _arithmetic_alone(
         "sign",
         sign,
         "dst = 1 where src >= 0 (including -0.0), else -1",
-        _ARITHMETIC,
         types=FLOATS,
         intrinsics=("__bang_active_sign",),
     ),
@@ -266,7 +243,7 @@ COMPARISON: list[Instruction] = [
         name,
         operation,
         f"dst = 1 where src0 {sign_} src1, else 0",
-        _COMPARISON,
+        group=_COMPARISON,
         types={**NUMBERS, BOOL: SERIES_2XX},
         intrinsics=(f"__bang_{name}", f"__bang_{name}_scalar", *(("__bang_ge_const",) if name == "ge" else ())),
     )
@@ -288,31 +265,30 @@ COMPARISON += [
     )
 ]
 
-_LOGIC = "Logic and bits"
+_logic = partial(_pair, group="Logic and bits")
+_logic_alone = partial(_alone, group="Logic and bits")
 LOGIC: list[Instruction] = [
-    *_pair("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0", _LOGIC),
-    *_pair("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0", _LOGIC),
-    *_pair("xor", np.logical_xor, "dst = 1 where exactly one of src0 and src1 is not 0, else 0", _LOGIC),
-    _alone("not_", np.logical_not, "dst = 1 where src is 0, else 0", _LOGIC),
-    *_pair("band", on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit", _LOGIC),
-    *_pair("bor", on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit", _LOGIC),
-    *_pair("bxor", on_bits(np.bitwise_xor), "dst = src0 ^ src1, bit by bit", _LOGIC),
-    _alone("bnot", on_bits(np.bitwise_not), "dst = ~src, bit by bit", _LOGIC),
-    *_pair(
+    *_logic("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0"),
+    *_logic("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0"),
+    *_logic("xor", np.logical_xor, "dst = 1 where exactly one of src0 and src1 is not 0, else 0"),
+    _logic_alone("not_", np.logical_not, "dst = 1 where src is 0, else 0"),
+    *_logic("band", on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit"),
+    *_logic("bor", on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit"),
+    *_logic("bxor", on_bits(np.bitwise_xor), "dst = src0 ^ src1, bit by bit"),
+    _logic_alone("bnot", on_bits(np.bitwise_not), "dst = ~src, bit by bit"),
+    *_logic(
         "sll",
         shift_left,
         "dst = src0 shifted left by src1 bits",
-        _LOGIC,
         types=INTEGERS,
         scalar=False,
         cycles=False,
         since=SERIES_3XX,
     ),
-    *_pair(
+    *_logic(
         "srl",
         shift_right,
         "dst = src0 shifted right by src1 bits, with zeros shifted in",
-        _LOGIC,
         types=INTEGERS,
         scalar=False,
         cycles=False,

@@ -1,4 +1,4 @@
-"""Numerics of elementwise instructions: functions of arrays, and what makes an instruction of a function.
+"""Numerics of elementwise instructions: functions of arrays, and wrappers that make an instruction compute them.
 
 Numerics are NumPy's in the declared element type: each result is rounded to it once, integers wrap, comparisons and
 logic give 1 or 0 in the operands' type.

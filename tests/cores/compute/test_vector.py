@@ -226,27 +226,6 @@ def test_select_takes_any_mask_of_the_width(run: Any) -> None:
     assert as_float.tolist() == [-1, 2, -3, 4]  # -0.0 is 0
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "rounding", "values", "expected"),
-    [
-        ("float32", "int32", None, [1.5, -1.5, 2.5, 1e20, float("nan")], [1, -1, 2, 2**31 - 1, 0]),
-        ("float32", "int32", "tz", [1.5, -1.5, 2.5, -0.5, 7.0], [1, -1, 2, 0, 7]),
-        ("float32", "int32", "rn", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -2, 2, 0, 7]),
-        ("float32", "int32", "rd", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -2, 3, -1, 7]),
-        ("float32", "int32", "dn", [1.5, -1.5, 2.5, -0.5, 7.0], [1, -2, 2, -1, 7]),
-        ("float32", "int32", "up", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -1, 3, 0, 7]),
-        ("float32", "int32", "oz", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -2, 3, -1, 7]),
-        ("int32", "float16", None, [2049, 70000, -3, 0, 1], [2048, float("inf"), -3, 0, 1]),
-        ("float16", "bool", None, [0.0, -0.0, float("nan"), 6e-8, 1.0], [False, False, True, True, True]),
-        ("int64", "int8", None, [300, -129, 2**40 + 5, 0, 127], [44, 127, 5, 0, 127]),
-    ],
-)
-def test_convert(run: Any, source: str, target: str, rounding: Any, values: list[Any], expected: list[Any]) -> None:
-    array = np.array(values, source)
-    got = compute(run, lambda core, dst, src: core.convert(dst, src, rounding), array, out=(len(values), target))
-    assert got.tolist() == expected
-
-
 @pytest.mark.parametrize(("source", "target"), [("float32", "int32"), ("float32", "float16"), ("int64", "float16")])
 def test_convert_in_place(run: Any, source: str, target: str) -> None:
     """A result no wider than its source may begin where the source does."""
