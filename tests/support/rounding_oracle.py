@@ -1,4 +1,4 @@
-"""Directed rounding in exact rational arithmetic."""
+"""Rounding in exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ def rounded(value: Fraction, mode: str, dtype: Any) -> float:
     if abs(result) <= largest:
         return float(result)
     return float(largest if down else np.inf) if result > 0 else float(-np.inf if down else -largest)
+
+
+def nearest(value: Fraction, dtype: Any) -> float:
+    """Return the number of a type nearest to a number within its range, of two the one with an even last bit."""
+    down, up = (rounded(value, mode, dtype) for mode in ("dn", "up"))
+    below, above = value - Fraction(down), Fraction(up) - value
+    bits = np.array(down, dtype).view(f"u{np.dtype(dtype).itemsize}")
+    return down if below < above or (below == above and not bits & 1) else up
 
 
 def operands(dtype: Any, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -28,6 +28,7 @@ from mlusim.cores.instructions.record import (
     Operand,
     Overlap,
 )
+from mlusim.cores.instructions.rounding import fused
 from mlusim.memory.allocation import POISON
 
 _CUBIC = 0.044715
@@ -193,12 +194,14 @@ FUSION_OPERATIONS = ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSS", "FSA")
 
 
 def _fusion(result: Array, a: Array, b: Array, c: Array, *, operation: str) -> None:
-    """Compute both steps in the next wider type and round once, as a fused multiply-add does."""
-    wider = {2: np.float32, 4: np.float64}[result.dtype.itemsize] if result.dtype.kind in "fV" else result.dtype
-    flat = a.reshape(-1).astype(wider)
-    second, third = (np.resize(x.reshape(-1), flat.shape).astype(wider) if x.ndim else x.astype(wider) for x in (b, c))
-    values = _STEP[operation[2]](_STEP[operation[1]](flat, second), third)
-    np.copyto(result.reshape(-1), values, casting="unsafe")
+    """Round once, as a fused multiply-add does."""
+    flat = a.reshape(-1)
+    second, third = (np.resize(x.reshape(-1), flat.shape) if x.ndim else x for x in (b, c))
+    if flat.dtype.kind in "iu":
+        values = _STEP[operation[2]](_STEP[operation[1]](flat, second), third)
+    else:
+        values = fused(operation[1], operation[2], flat, second, third)
+    np.copyto(result.reshape(-1), values)
 
 
 def _fusion_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:

@@ -64,11 +64,17 @@ def _neighbour(values: Array, direction: int) -> Array:
     return bits.astype(f"u{width}").view(values.dtype)
 
 
-def _sum_error(near: Array, a: Array, b: Array) -> Array:
-    """Return the error of a sum: that of rounding its float64 sum, or where there is none, that of the float64 sum."""
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the float64 sum, and the exact one minus it."""
     total = a + b
     part = total - a
-    return np.where(total != near, total - near, (a - (total - part)) + (b - part))
+    return total, (a - (total - part)) + (b - part)
+
+
+def _sum_error(near: Array, a: Array, b: Array) -> Array:
+    """Return the error of a sum: that of rounding its float64 sum, or where there is none, that of the float64 sum."""
+    total, error = _two_sum(a, b)
+    return np.where(total != near, total - near, error)
 
 
 # The exact result minus the nearest one: its sign is right in float64, since operands have at most 24 bits.
@@ -97,3 +103,41 @@ def rounded(operation: str, a: Array, b: Array, rounding: str) -> Array:
         positive = ~np.signbit(a) & (np.signbit(b) == (operation == "sub"))
         return np.where((result == 0) & ~positive, -np.abs(result), result)
     return result
+
+
+# Splits a float64 into parts of 26 bits, whose products with 24 bits are exact.
+_SPLIT = 2.0**27 + 1
+
+
+def fused(first: str, second: str, a: Array, b: Array, c: Array) -> Array:
+    """Return two operations on floats of 32 bits or less, rounded once, to nearest.
+
+    Args:
+        first, second: the operation on a and b, and that of its result with c: A (plus), S (minus) or M (times), which
+            is not both.
+        a, b, c: operands of one type, which the result has, too; b and c may be numbers of that type.
+    """
+    x, y, z = (values.astype(np.float64) for values in (a, b, c))
+    # In float64, and the exact result minus that.
+    total, error = (x * y, np.zeros(())) if first == "M" else _two_sum(x, y if first == "A" else -y)
+    if second == "M":
+        high = total * _SPLIT - (total * _SPLIT - total)
+        product = total * z
+        total, error = product, (high * z - product) + (total - high) * z + error * z
+    else:
+        total, more = _two_sum(total, z if second == "A" else -z)
+        error = error + more
+    error = np.where(np.isfinite(error), error, 0)
+    near_total, rest = _two_sum(total, error)
+    return _nearest(np.where(error == 0, total, near_total), rest, a.dtype)
+
+
+def _nearest(values: Array, rest: Array, target: Dtype) -> Array:
+    """Round `values`, in float64, to the nearest float of a narrower type; `rest`, of the exact value, decides ties."""
+    near = values.astype(target)
+    above = _difference(values, near)
+    other = np.where(above > 0, _neighbour(near, 1), _neighbour(near, -1))
+    half = np.abs(_difference(other.astype(np.float64), near)) / 2
+    # Conversions to bfloat16 round to float32 first, and may make a tie.
+    beyond = (np.abs(above) > half) | ((np.abs(above) == half) & (rest * above > 0))
+    return np.where(beyond & np.isfinite(near), other, near)

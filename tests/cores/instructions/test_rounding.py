@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from instruction_oracle import rng, run
-from rounding_oracle import MODES, OPERATIONS, operands, rounded
+from mlusim.cores.instructions.functions import FUSION_OPERATIONS
+from rounding_oracle import MODES, OPERATIONS, nearest, operands, rounded
 
 TYPES = (np.float16, np.float32, ml_dtypes.bfloat16)
 
@@ -31,6 +32,37 @@ def test_reciprocals(kind: type, mode: str) -> None:
     a, _ = operands(kind, 200)
     expected = [rounded(1 / Fraction(float(x)), mode, kind) for x in a]
     np.testing.assert_array_equal(run(f"recip_{mode}", np.empty(200, kind), a).astype(float), expected)
+
+
+@pytest.mark.parametrize("operation", FUSION_OPERATIONS)
+@pytest.mark.parametrize(("kind", "bits"), [(np.float16, 11), (np.float32, 24), (ml_dtypes.bfloat16, 8)])
+def test_a_fusion_rounds_the_exact_result_once(operation: str, kind: type, bits: int) -> None:
+    """Half of the results are near a tie: one and about half of its last bit."""
+    first, second = (OPERATIONS[{"A": "add", "S": "sub", "M": "mul"}[letter]] for letter in operation[1:])
+    a, b = operands(kind, 200)
+    c, _ = operands(kind, 200)
+    a[:100], c[:100] = (1 + rng.integers(0, 1 << bits - 1, (2, 100)) * 2.0 ** (1 - bits)).astype(kind)
+    b[:100] = (2.0**-bits / a[:100].astype(float)).astype(kind)
+    if operation[1] != "M":
+        b[:100] = (2.0 ** -rng.integers(1, 3 * bits, 100)).astype(kind)
+    exact = [
+        second(first(*map(Fraction, map(float, each[:2]))), Fraction(float(each[2])))
+        for each in zip(a, b, c, strict=True)
+    ]
+    within = [abs(float(number)) < 6e4 for number in exact]
+    got = run("fusion", np.empty(200, kind), a, b, c, operation=operation).astype(float)
+    assert got[within].tolist() == [nearest(number, kind) for number in np.array(exact)[within]]
+
+
+def test_a_fusion_of_infinities_nan_and_zeros() -> None:
+    inf, nan = np.inf, np.nan
+    a, b = np.array([inf, 1, 0, -0.0, nan], np.float32), np.array([0, inf, -inf, 1, 1], np.float32)
+    c = np.array([1, -inf, inf, -0.0, 1], np.float32)
+    with np.errstate(all="ignore"):
+        for operation, wanted in (("FMA", a * b + c), ("FMS", a * b - c), ("FAM", (a + b) * c), ("FSA", a - b + c)):
+            got = run("fusion", np.empty(5, np.float32), a, b, c, operation=operation)
+            np.testing.assert_array_equal(got, wanted)
+            assert np.signbit(got[3]) == np.signbit(wanted[3])
 
 
 @pytest.mark.parametrize("mode", MODES)
