@@ -112,7 +112,7 @@ def format_ns(time_ps: int) -> str:
 
 
 def format_us(time_ps: float) -> str:
-    """Format a time in microseconds: `1 840.77 us`; small positive times are shown as `< 0.01 us`."""
-    if 0 < time_ps < 0.005 * PS_PER_US:
-        return "< 0.01 us"
+    """Format a time in microseconds: `1 840.77 us`; small ones are shown as `< 0.01 us`, or `> -0.01 us`."""
+    if 0 < abs(time_ps) < 0.005 * PS_PER_US:
+        return "< 0.01 us" if time_ps > 0 else "> -0.01 us"
     return f"{time_ps / PS_PER_US:,.2f} us".replace(",", " ")

@@ -42,7 +42,15 @@ def test_bytes_have_the_largest_unit_that_fits(count: int, short: str, exact: st
 
 @pytest.mark.parametrize(
     ("time_ps", "text"),
-    [(0, "0.00 us"), (1, "< 0.01 us"), (4_999, "< 0.01 us"), (5_000, "0.01 us"), (1_234_567_890, "1 234.57 us")],
+    [
+        (0, "0.00 us"),
+        (1, "< 0.01 us"),
+        (4_999, "< 0.01 us"),
+        (5_000, "0.01 us"),
+        (1_234_567_890, "1 234.57 us"),
+        (-1, "> -0.01 us"),
+        (-5_000, "-0.01 us"),
+    ],
 )
 def test_microseconds_have_two_decimals_and_grouped_digits(time_ps: int, text: str) -> None:
     assert format_us(time_ps) == text

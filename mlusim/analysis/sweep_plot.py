@@ -6,16 +6,19 @@ in its colour. Markers show the tier of each point.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mlusim.analysis.provenance import MODEL
 from mlusim.analysis.style import GREY, INK, SERIES_COLOURS, drawing, legend_below, new_figure, save
 from mlusim.analysis.sweep_scale import Scale, axis_words, is_number, spelled
 from mlusim.errors import InputError, shown
 from mlusim.planning.plan_text import TIER_NAMES
+from mlusim.units import GIGA
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,9 +51,13 @@ class _Metric(NamedTuple):
 
 METRICS = {
     "time": _Metric("time_us", "time by the model [us]"),
+    "bandwidth": _Metric("achieved_bytes_per_s", "compulsory bytes over time\nby the model [GB/s]", 1 / GIGA),
     "efficiency": _Metric("io_efficiency", "io_efficiency [%]", 100.0),
     "traffic": _Metric("traffic_ratio", "bytes on the DRAM bus,\nx every tensor once"),
 }
+
+
+_UNITS = {"_us": "us", "_ps": "ps", "_bytes": "B"}
 
 
 class _Line(NamedTuple):
@@ -160,7 +167,13 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
 
 
 def _panel(name: str) -> _Metric:
-    return METRICS.get(name) or _Metric(name, name.replace("_", " "))
+    """Return how a metric, or a column of the table, is drawn: a column with a metric of its own as that."""
+    of_column = {metric.column: metric for metric in METRICS.values()}
+    known = METRICS.get(name) or of_column.get(name)
+    if known is not None:
+        return known
+    suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+    return _Metric(name, name.removesuffix(suffix).replace("_", " ") + (f" [{_UNITS[suffix]}]" if suffix else ""))
 
 
 def _others(varied: Sequence[str], column: str) -> list[str]:
@@ -226,11 +239,14 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
     for number, of_line in enumerate(points):
         if of_line:
             _draw_line(axes, number, of_line, scale, wider=step * hidden_by[number], of_lines=len(lines))
+    refused: Counter[float] = Counter()
     for number, line in enumerate(lines):
-        # At the bottom of the panel.
+        # At the bottom of the panel, those at one x one above another.
         for x in line.refused:
+            y = 0.04 + min(0.06, 0.9 / len(lines)) * refused[x]
+            refused[x] += 1
             axes.plot(
-                [x], [0.04], transform=axes.get_xaxis_transform(), color=_colour(number), marker="x", markersize=6,
+                [x], [y], transform=axes.get_xaxis_transform(), color=_colour(number), marker="x", markersize=6,
                 clip_on=False, zorder=5,
             )  # fmt: skip
     axes.set_ylabel(panel.label)
@@ -350,20 +366,20 @@ def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, named: bool
 
 
 def _title(rows: Rows, column: str, panels: list[_Metric]) -> str:
-    names = {"time_us": "time", "io_efficiency": "efficiency", "traffic_ratio": "traffic"}
+    names = {metric.column: name for name, metric in METRICS.items()}
     what = [names.get(panel.column, panel.label) for panel in panels]
     listed = " and ".join([", ".join(what[:-1]), what[-1]] if len(what) > 1 else what)
     return f"{rows[0].get('operator', '')}: {listed} against {axis_words(column)}"
 
 
 def _about(rows: Rows, axes: Sequence[str]) -> str:
-    """Describe the settings that all points share."""
+    """Describe the settings that all points share, and the origin of the figures."""
     shown = []
     for name in ("shape", "dtype", "input_dtype", "device", "strategy"):
         values = {row.get(name) for row in rows}
         if len(values) == 1 and name not in axes and (value := values.pop()) is not None:
             shown.append(f"{'strategy ' if name == 'strategy' else ''}{value}")
-    return ", ".join(shown)
+    return "; ".join([*filter(None, [", ".join(shown)]), MODEL])
 
 
 def _colour(number: int) -> str:

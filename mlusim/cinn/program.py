@@ -14,7 +14,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.host.device import Device
-from mlusim.inputs import as_array, check_is
+from mlusim.inputs import as_array, check_flags, check_is
 from mlusim.log import NONE
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
@@ -100,6 +100,8 @@ class Program:
         """Remove `steady`, which is off. Raises `InputError` and, for unknown options, `ArgumentsError`."""
         if settings.pop("steady", False):
             raise InputError(f"net {self.name!r}: steady=True is for an operator of its own, as in mlusim.ops")
+        if settings.get("check") is not None:
+            check_flags(check=settings["check"])
         if "device" in settings:
             raise InputError(f"net {self.name!r}: a program is built for its board: builder.build(device)")
         known = [name for name in RunOptions.__annotations__ if name != "steady"]

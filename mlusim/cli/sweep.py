@@ -210,7 +210,8 @@ def _sweep(
     if as_json:
         console.print_json(sweep.to_json() | {"written": [str(path) for path in written]})
     elif not quiet:
-        print_sweep(sweep, None if no_db else db, full=full)
+        problem = _problem(sweep)
+        print_sweep(sweep, None if no_db else db, full=full, reported=problem["message"] if problem else "")
         for path in written:
             console.print_text(f"wrote {path}")
     _raise_for_failures(sweep)
@@ -262,15 +263,23 @@ def _axes(
     )
 
 
+def _problem(sweep: Sweep) -> dict[str, Any] | None:
+    """Return the row that the error of the command is about: the first that failed, or of which none is possible."""
+    failed = next((row for row in sweep.rows if row["status"] in ("failed", "died")), None)
+    return failed if failed or sweep.done else next(iter(sweep.rows), None)
+
+
 def _raise_for_failures(sweep: Sweep) -> None:
     """Raise `MlusimError` if a point failed, or none is possible."""
-    bad = [row for row in sweep.rows if row["status"] in ("failed", "died")]
-    if bad:
-        raise MlusimError(f"{len(bad)} of {len(sweep)} points failed; the first: {bad[0]['message']}")
-    if not sweep.done and len(sweep) == 1:
-        raise MlusimError(f"the point is impossible: {sweep.rows[0]['message']}")
-    if not sweep.done:
-        raise MlusimError(f"none of {len(sweep)} points is possible; the first: {sweep.rows[0]['message']}")
+    problem = _problem(sweep)
+    if problem is None:
+        return
+    failed = sweep.counts["failed"] + sweep.counts["died"]
+    if failed:
+        what = f"{failed} of {len(sweep)} points failed; the first"
+    else:
+        what = "the point is impossible" if len(sweep) == 1 else f"none of {len(sweep)} points is possible; the first"
+    raise MlusimError(f"{what}: {problem['message']}")
 
 
 def _plotter(

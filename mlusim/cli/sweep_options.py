@@ -192,7 +192,7 @@ _OUTPUT_OPTIONS = (
     click.option(
         "--plot",
         metavar="FIGURES",
-        help="Draw time, efficiency, traffic, or columns of the table, separated by commas.",
+        help="Draw time, bandwidth, efficiency, traffic, or columns of the table, separated by commas.",
     ),
     click.option(
         "--against",

@@ -17,19 +17,20 @@ _WORDS_SHOWN = 48
 _REASONS_SHOWN = 8
 
 
-def print_sweep(sweep: Sweep, db: str | None, *, full: bool) -> None:
+def print_sweep(sweep: Sweep, db: str | None, *, full: bool, reported: str) -> None:
     """Print the points with their figures and outcomes.
 
     Args:
         sweep: the sweep.
         db: the file of its points, if there is one.
         full: all rows, columns and reasons.
+        reported: the reason that the error of the command states, which is not printed twice; "" if there is none.
     """
-    _print_rows(sweep, full=full)
+    _print_rows(sweep, full=full, reported=reported)
     _print_end(sweep, db)
 
 
-def _print_rows(sweep: Sweep, *, full: bool) -> None:
+def _print_rows(sweep: Sweep, *, full: bool, reported: str) -> None:
     from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
 
     rows = sweep.rows
@@ -37,14 +38,16 @@ def _print_rows(sweep: Sweep, *, full: bool) -> None:
     table = sweep_cells(shown, sweep.axes, full=full, most_words=0 if full else _WORDS_SHOWN)
     console.print_columns(table.heads, table.lines, right=table.right, keys=table.keys, cut=not full)
     if not full:
-        _print_cut(rows)
+        _print_cut(rows, reported)
 
 
-def _print_cut(rows: Sequence[Row]) -> None:
+def _print_cut(rows: Sequence[Row], reported: str) -> None:
     """Print below the table the truncated reasons, and the number of rows omitted."""
     from mlusim.explore.table_cells import MOST_ROWS
 
-    messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
+    messages = dict.fromkeys(
+        f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done" and row["message"] != reported
+    )
     # A narrow terminal may have no room for longer ones.
     cut = [words for words in messages if len(words) > console.MIN_TEXT_WIDTH]
     if cut:
@@ -59,7 +62,7 @@ def _print_cut(rows: Sequence[Row]) -> None:
 
 
 def _print_end(sweep: Sweep, db: str | None) -> None:
-    counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count)
+    counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count) or "this shard is empty"
     before = f", {sweep.found} of them from before" if sweep.found else ""
     where = f" (in {db}{before})" if db else ""
     console.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{where}")

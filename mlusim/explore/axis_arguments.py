@@ -9,11 +9,12 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from mlusim.cores.tasks.launch_checks import as_grid
+from mlusim.cores.tasks.launch_checks import as_grid, check_grid, clusters_of
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError, it_has, nearest, shown
 from mlusim.explore.axes import CORES, Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, listed, numbers, several, shapes
+from mlusim.explore.kernel_call import refused_as_input
 from mlusim.explore.point import USABLE_NRAM
 from mlusim.explore.setting_values import with_texts_parsed
 from mlusim.explore.user_kernels import UserKernel, kernel_of
@@ -152,6 +153,13 @@ def _kernel_axes(
     launch = {key: options.pop(key) for key in _LAUNCH if key in options}
     if "dim" in launch:
         launch["dim"] = [dim if dim is None else as_grid(dim) for dim in launch["dim"]]
+    with refused_as_input():
+        for dim in launch.get("dim", ()):
+            if dim is not None:
+                check_grid(dim, name)
+        for kind in launch.get("kind", ()):
+            if kind is not None:
+                clusters_of(kind, name)
     for operations in launch.get("theory_ops", ()):
         check_operations(operations)
     grid = [key for key in launch if key != "theory_ops"]

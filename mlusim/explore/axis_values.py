@@ -124,11 +124,15 @@ def _example(name: str) -> str:
 def several(value: Any) -> list[Any]:
     """Return the distinct values of a list, 1-D array, set, range or iterator; or a single value as a list.
 
-    1, 1.0 and True are distinct. Scalars of NumPy are as those of Python, and an array as an item is a tuple.
+    1, 1.0 and True are distinct. Scalars of NumPy are as those of Python, and an array as an item is a tuple. Those of
+    a set, whose order may differ between processes, are sorted: numbers by value, anything else by its text.
     """
+    if isinstance(value, set | frozenset):
+        by_value = all(isinstance(item, int | float) for item in value)
+        value = sorted(value, key=None if by_value else repr)
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.tolist()
-    values = value if isinstance(value, list | range | set | frozenset | Iterator) else [value]
+    values = value if isinstance(value, list | range | Iterator) else [value]
     distinct: dict[Any, Any] = {}
     for item in map(as_plain, values):
         plain = tuple(item.tolist()) if isinstance(item, np.ndarray) else item

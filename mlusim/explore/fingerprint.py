@@ -5,8 +5,8 @@ variables, the globals named by the code and, through them, helper functions, cl
 code (the standard library, site-packages) is covered by name and version; mlusim itself is part of the key elsewhere.
 
 A value without content to hash (an open file, a lock, a generator) is reported as unknown. So is everything that code
-reads from outside at run time (`open`, `os.environ`, `exec`). Points of such a function are reused only if the user
-states a version. Not covered: time, random numbers without a seed, and files read by library calls.
+reads from outside at run time (`open`, `os.environ`, `exec`, `np.load`). Points of such a function are reused only if
+the user states a version. Not covered: time, random numbers without a seed, and files read by library calls.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _OUTSIDE_ATTRIBUTES = frozenset(
     {"environ", "getenv", "open", "read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap"}
     | {"import_module"}
 )
+# Names that only of a library's function, not of a kernel's `core`, read from outside.
+_READERS = frozenset({"load"})
 # Attributes of a class that do not affect its behaviour, or that pickling adds.
 _OF_EVERY_CLASS = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__", "__annotations__", "__abstractmethods__"}
@@ -146,9 +148,13 @@ class _Walk:
 
     def _globals(self, function: types.FunctionType, code: types.CodeType) -> Iterator[bytes]:
         """Yield digests of the values that the code looks up by name outside the function, in order of the names."""
-        names, attributes, imports = _lookups(code)
+        names, attributes, imports, dotted = _lookups(code)
         outside = names & _OUTSIDE_NAMES - function.__globals__.keys() | attributes & _OUTSIDE_ATTRIBUTES
         self.unknown += [f"what {function.__name__} reads by `{name}`" for name in sorted(outside)]
+        for name, attribute in sorted(dotted):
+            module = function.__globals__.get(name)
+            if isinstance(module, types.ModuleType) and _reads_outside(getattr(module, attribute, None), _READERS):
+                self.unknown.append(f"what {function.__name__} reads by `{name}.{attribute}`")
         for name in sorted(names & function.__globals__.keys()):
             yield from self._global(function.__globals__[name], name, attributes)
         for name in sorted(imports):
@@ -212,9 +218,9 @@ class _Walk:
         return self._of_parts("object", parts, name)
 
 
-def _reads_outside(function: Any) -> bool:
-    """Return whether a function, under whatever name, is one of the libraries that reads from outside."""
-    return function.__name__ in _OUTSIDE_NAMES | _OUTSIDE_ATTRIBUTES and bool(installed(function.__module__))
+def _reads_outside(value: Any, names: frozenset[str] = _OUTSIDE_NAMES | _OUTSIDE_ATTRIBUTES | _READERS) -> bool:
+    """Return whether a value, under whatever name, is a function of a library that reads from outside."""
+    return getattr(value, "__name__", "") in names and bool(installed(getattr(value, "__module__", None)))
 
 
 def _join(*parts: str | bytes) -> bytes:
@@ -244,23 +250,29 @@ def _constant(value: Any) -> bytes:
     return _join(type(value).__name__, repr(value))
 
 
-def _lookups(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
-    """Return the global names, attributes and modules that a code object and nested ones look up."""
+def _lookups(code: types.CodeType) -> tuple[set[str], set[str], set[str], set[tuple[str, str]]]:
+    """Return what a code object and nested ones look up: global names, attributes, modules, attributes of globals."""
     names: set[str] = set()
+    dotted: set[tuple[str, str]] = set()
     attributes: set[str] = set()
     imports: set[str] = set()
     pending = [code]
     while pending:
         code = pending.pop()
         pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        owner = ""
         for step in dis.get_instructions(code):
             if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
                 names.add(step.argval)
-            elif step.opname in {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"}:
+                owner = step.argval
+                continue
+            if step.opname in {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"}:
                 attributes.add(step.argval)
+                dotted.add((owner, step.argval))
             elif step.opname == "IMPORT_NAME":
                 imports.add(step.argval)
-    return names, attributes, imports
+            owner = ""
+    return names, attributes, imports, dotted
 
 
 @functools.cache

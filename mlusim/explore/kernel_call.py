@@ -125,7 +125,7 @@ class KernelCall:
                 limits = {name: value for name, value in options.items() if name == "max_operations"}
                 return self._launched(Device(board, data=data, progress=progress, **limits))
             function, values, keywords = self._call(board, data=data)
-            with _refused_as_input():
+            with refused_as_input():
                 return run_kernel(function, *values, device=board, data=data, progress=progress, **options, **keywords)
 
     def timed(self, board: Board, *, data: bool = False, **options: Any) -> Result:
@@ -142,7 +142,7 @@ class KernelCall:
             )
         with self.kernel.importable():
             function, values, keywords = self._call(board)
-            with _refused_as_input():
+            with refused_as_input():
                 return verify(function, *values, device=board, **options, **keywords)
 
     def _launched(self, device: Device) -> Result:
@@ -171,7 +171,7 @@ def with_data_if_needed(run: Callable[..., Ran]) -> Ran:
 
 
 @contextmanager
-def _refused_as_input() -> Iterator[None]:
+def refused_as_input() -> Iterator[None]:
     """Convert `LaunchError` to `InputError`: kernel, arguments, grid and task type are all named by the user."""
     try:
         yield

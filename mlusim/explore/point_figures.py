@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.units import PS_PER_US
+from mlusim.units import PS_PER_S, PS_PER_US
 
 if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
@@ -22,6 +22,10 @@ def _compulsory_bytes(run: Result) -> int:
 def _traffic_ratio(run: Result) -> float:
     compulsory = _compulsory_bytes(run)
     return sum(run.bus_bytes.values()) / compulsory if compulsory else 0.0
+
+
+def _achieved_bytes_per_s(run: Result) -> float:
+    return _compulsory_bytes(run) / run.time_ps * PS_PER_S if run.time_ps else 0.0
 
 
 def _copies(run: Result) -> int:
@@ -52,6 +56,7 @@ FIGURES: dict[str, Callable[[Result], Any]] = {
     "requested_bytes": lambda run: sum(run.bytes_requested.values()),
     "compulsory_bytes": _compulsory_bytes,
     "traffic_ratio": _traffic_ratio,
+    "achieved_bytes_per_s": _achieved_bytes_per_s,
     "io_efficiency": lambda run: run.io_efficiency,
     "compute_efficiency": lambda run: run.metrics.compute_efficiency,
     "peak_nram_bytes": lambda run: run.metrics.peak_nram_bytes,

@@ -134,7 +134,8 @@ class Sweep:
 
         Args:
             path: the `.png` or `.svg` file to write; None: none.
-            metrics: `time`, `efficiency`, `traffic`, or columns of the table; a panel for each.
+            metrics: `time`, `bandwidth` (compulsory bytes over time), `efficiency` (of the board's peak bandwidth),
+                `traffic`, or columns of the table; a panel for each.
             against: the axis, by its column or a short name (`nram`, `cores`, `bandwidth`, `shape`); None: the one with
                 the most values.
             title: by default derived from the axes.

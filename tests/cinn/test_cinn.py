@@ -392,3 +392,5 @@ def test_options_that_a_net_does_not_have(builder):
     assert builder.build().execute(data, data=False, steady=False).time_ps
     with pytest.raises(TypeError, match=r"^execute has no argument 'chek': did you mean check\? it has data, dma"):
         builder.build().execute(data, chek=True)
+    with pytest.raises(InputError, match=r"^check=5: choose True or False$"):
+        builder.build().execute(data, check=5)

@@ -176,6 +176,8 @@ def test_helpers_that_call_each_other():
         (open, "what `value` reads"),
         (os.getenv, "what `value` reads"),
         (np.fromfile, "what `value` reads"),
+        (lambda: np.load("x.npy"), "what <lambda> reads by `np.load`"),
+        (np.load, "what `value` reads"),
     ],
 )
 def test_objects_that_cannot_be_digested_are_named(value, why):

@@ -194,7 +194,7 @@ def test_wrong_options_are_one_line_before_anything_runs(folder, arguments, mess
 
 def test_an_unknown_figure_lists_the_known_ones():
     text = fail(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
-    reason = "is not a figure: choose time, efficiency, traffic, or a column of numbers: time_us, "
+    reason = "is not a figure: choose time, bandwidth, efficiency, traffic, or a column of numbers: time_us, "
     assert text.startswith(f"'tame' {reason}")
 
 
@@ -204,6 +204,16 @@ def test_sweeps_with_only_failed_or_impossible_points_exit_with_code_1(kernels):
     assert text.endswith("the kernel raised ZeroDivisionError: division by zero")
     text = fail("sweep", "tin_shift", "--shape", "2,4", "--workers", "0", "--no-db", code=1)
     assert text == "the point is impossible: shape of rank 2: tin_shift takes N,T,C,HW, such as 2,8,256,196"
+    result = call("sweep", f"{kernels}:add", "--shape", "64", "--set", "tile=10000000", "--workers", "0", "--no-db")
+    assert result.output.count("largest free range") == 1  # of the reason: in the error, and not in the table as well
+
+
+def test_a_shard_without_a_point_is_done(kernels):
+    shards = [
+        call("sweep", f"{kernels}:add", "--shape", "64", "--workers", "0", "--no-db", "--shard", f"{part}/2").output
+        for part in (1, 2)
+    ]
+    assert sorted(text.splitlines()[-1] for text in shards) == ["0 points: this shard is empty", "1 point: 1 done"]
 
 
 @pytest.mark.parametrize("steady", [(), ("--steady",)], ids=["simulated", "steady"])

@@ -130,7 +130,11 @@ def test_the_axis_with_most_values_is_the_default(two_lines):
 
 def test_columns_of_the_table_are_figures(two_lines):
     axes = figure_of(two_lines, ["peak_nram_bytes"]).axes[0]
-    assert axes.get_ylabel() == "peak nram bytes"
+    assert axes.get_ylabel() == "peak nram [B]"
+    efficiency, bandwidth = figure_of(two_lines, ["io_efficiency", "bandwidth"]).axes
+    assert efficiency.get_ylabel() == "io_efficiency [%]"
+    row = two_lines.done[0]
+    assert np.isclose(bandwidth.lines[0].get_ydata()[0], row["compulsory_bytes"] / row["time_us"] / 1e3)
     assert [axes.get_ylabel() for axes in two_lines.plot(metrics="copies").axes] == ["copies"]
 
 
@@ -138,11 +142,14 @@ def test_columns_of_the_table_are_figures(two_lines):
     ("given", "message"),
     [
         ({"against": "clock"}, r"against clock: no such axis; the sweep has nram_usable_bytes, strategy"),
-        ({"metrics": ["speed"]}, r"'speed' is not a figure: choose time, efficiency, traffic, or a column of numbers"),
+        (
+            {"metrics": ["speed"]},
+            r"'speed' is not a figure: choose time, bandwidth, efficiency, traffic, or a column of numbers",
+        ),
         ({"against": ["clock"]}, r"against=\['clock'\] is not text"),
         ({"title": 3}, r"title=3 is not text"),
         ({"metrics": 3}, r"metrics=3: pass a list of strings"),
-        ({"metrics": []}, r"nothing to draw: name time, efficiency, traffic or columns of the table"),
+        ({"metrics": []}, r"nothing to draw: name time, bandwidth, efficiency, traffic or columns of the table"),
         ({"path": "x.jpg"}, r"x\.jpg: a picture is a \.png or \.svg file: use one of these suffixes"),
         ({"path": "gone/x.png"}, r"gone/x\.png: cannot be written: No such file or directory"),
     ],

@@ -111,17 +111,21 @@ def check_launch(
                 raise LaunchError(f"{name}: {argument!r} is not in this device's GDRAM: upload or allocate it there")
             if argument.allocation.freed:
                 raise LaunchError(f"{name}: {argument!r} was freed; upload or allocate it again")
-    if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
-        # A value that is neither an integer nor a sequence is a tuple of itself.
-        axes: tuple[object, ...] = dim
-        alone = len(axes) == 1 and type(axes[0]) is not int
-        raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")
-    if min(dim) < 1 or max(dim) > MAX_GRID:
-        raise LaunchError(f"{name}: dim {dim}: each axis of a grid must be 1 to {MAX_GRID}; loop inside the kernel")
+    check_grid(dim, name)
     union = clusters_of(kind, name)
     if union:
         _check_union(chip.board, name, dim, union)
     return union
+
+
+def check_grid(dim: tuple[Any, ...], name: str) -> None:
+    """Raise `LaunchError`, naming the kernel, for a result of `as_grid` that is not a grid on any board."""
+    if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
+        # A value that is neither an integer nor a sequence is a tuple of itself.
+        alone = len(dim) == 1 and type(dim[0]) is not int
+        raise LaunchError(f"{name}: dim {shown(dim[0] if alone else dim)}: {_GRID}")
+    if min(dim) < 1 or max(dim) > MAX_GRID:
+        raise LaunchError(f"{name}: dim {dim}: each axis of a grid must be 1 to {MAX_GRID}; loop inside the kernel")
 
 
 def clusters_of(kind: object, name: str = "") -> int:
