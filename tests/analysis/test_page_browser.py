@@ -22,7 +22,7 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
-WIDE, NARROW = 1280, 800
+WIDE, NARROW, PHONE = 1280, 800, 400
 
 
 def missing(what):
@@ -127,7 +127,7 @@ def test_every_chart_is_drawn_without_an_error_or_a_request(shown, staged):
         one.clean()
 
 
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("width", [WIDE, NARROW, PHONE])
 def test_nothing_is_wider_than_the_window(shown, width):
     shown.tab.set_viewport_size({"width": width, "height": 900})
     shown.tab.wait_for_function(

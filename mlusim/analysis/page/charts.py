@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from mlusim.units import PS_PER_US, group_digits, percent
 Figure = dict[str, Any]
 
 _BINS = 400
-_ROW_PX, _AXIS_PX = 34, 90
+_ROW_PX, _AXIS_PX = 50, 90
 _LITTLE = 0.3
 _LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"}
 
@@ -133,6 +134,7 @@ def losses(bound: LowerBound, cores: int) -> Figure:
     names = ["lower bound", *(LOSSES[name] for _, name in losses)]
     times = [bound.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in losses)]
     total = sum(times) or 1.0
+    shown = [f"{time:.2f} us ({percent(time / total)})" for time in times]
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -142,16 +144,17 @@ def losses(bound: LowerBound, cores: int) -> Figure:
             "color": [BOUND, *(LOSS_COLOURS[name] for _, name in losses)],
             "line": {"color": INK, "width": 0.5},
         },
-        "text": [f"{time:.2f} us ({percent(time / total)})" for time in times],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "hovertemplate": "%{y}: %{text}<extra></extra>",
+        "hovertext": shown,
+        "hovertemplate": "%{y}: %{hovertext}<extra></extra>",
     }
+    # The figures are below the names: beside the bars, a narrow window has no room for both.
+    words = ["<br>".join([*wrap(name, 24), text]) for name, text in zip(names, shown, strict=True)]
+    labels = {"tickmode": "array", "tickvals": names, "ticktext": words}
     return figure(
         [bars],
         _AXIS_PX + _ROW_PX * len(names),
-        xaxis=axis("time per core on average [us]", range=[0, float(f"{1.5 * max(times):.6g}")], gridcolor="#E5E5E5"),
-        yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
+        xaxis=axis("time per core [us]", range=[0, float(f"{1.05 * max(times):.6g}")], gridcolor="#E5E5E5"),
+        yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6, **labels),
         showlegend=False,
     )
 
@@ -271,6 +274,6 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         _AXIS_PX + 40 + 70 * len(names),
         barmode="group",
         bargap=0.25,
-        xaxis=axis("moved [B]", range=[0, 1.2 * maximum or 1], gridcolor="#E5E5E5", tickformat="~s"),
+        xaxis=axis("moved [B]", range=[0, 1.4 * maximum or 1], gridcolor="#E5E5E5", tickformat="~s"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
     )

@@ -176,7 +176,7 @@
       const whole = (extent) => (extent < 10 ? { dtick: 1, tick0: 0 } : {});
       react("tile-chart", [trace], Object.assign({}, page.look, {
         height: 420,
-        xaxis: Object.assign({ title: { text: tiles.column_label }, range: [0, tiles.columns[across]] }, axis,
+        xaxis: Object.assign({ title: { text: tiles.column_label.replace(" (", "<br>(") }, range: [0, tiles.columns[across]] }, axis,
           whole(tiles.columns[across])),
         yaxis: Object.assign({ title: { text: tiles.row_label }, range: [tiles.rows[down], 0] }, axis,
           whole(tiles.rows[down])),

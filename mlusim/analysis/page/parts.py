@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.page.embed import asset
 from mlusim.analysis.style import CAUSE_COLOURS
 
+_WITHIN_NUMBERS = re.compile(r"(?<=\d) (?=\d{3}\b|%)")
+
 
 def esc(text: object) -> str:
-    """Escape text for HTML, also within a quoted attribute."""
-    return html.escape(str(text), quote=True)
+    """Escape text for HTML, also within a quoted attribute; numbers are not broken before their digits or `%`."""
+    return _WITHIN_NUMBERS.sub("\N{NO-BREAK SPACE}", html.escape(str(text), quote=True))
 
 
 def head(title: str) -> str:
@@ -32,10 +35,12 @@ def head(title: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = ()) -> str:
-    """Return a table of cells that are already HTML; `numbers` are numeric columns, the first column is a heading."""
+    """Return a table of cells that are already HTML; `numbers` are numeric columns, the first column is a heading.
+
+    Without the text of any head, it is a list of terms, which is stacked in a narrow window.
+    """
     right = set(numbers)
     kind = [' class="number"' if index in right else "" for index in range(len(heads))]
-    named = any(heads)
     top = "".join(f'<th scope="col"{look}>{esc(name)}</th>' for look, name in zip(kind, heads, strict=True))
     lines = [
         f'<tr><th scope="row">{first}</th>'
@@ -43,8 +48,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable
         + "</tr>"
         for first, *rest in rows
     ]
-    first_row = f"<thead><tr>{top}</tr></thead>" if named else ""
-    return f'<div class="wide"><table>{first_row}<tbody>{"".join(lines)}</tbody></table></div>'
+    start = f"<table><thead><tr>{top}</tr></thead>" if any(heads) else '<table class="terms">'
+    return f'<div class="wide">{start}<tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def legend(names: Sequence[str]) -> str:
