@@ -99,7 +99,7 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
         (lambda: split.in_turn([1.5], 2), r"^in_turn: sizes=\[1\.5\]: pass the size of each item, a list of integers$"),
         (
             lambda: split.boxes("a", [0]),
-            r"^boxes: cuts='a': an item is a pair of starts and stops, such as cut\(extent, ",
+            r"^boxes: cuts='a': pass a list with an item for each axis$",
         ),
         (lambda: split.boxes([3], [0]), r"^boxes: cuts=\[3\]: an item is a pair of starts and stops"),
         (lambda: split.boxes(3, [0]), r"^boxes: cuts=3: pass a list with an item for each axis$"),

@@ -111,12 +111,14 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
         cuts: the parts of each axis.
         order: loop order of the axes, outermost first.
     """
-    cuts, order = as_tuple(cuts), as_tuple(order)
+    given, cuts, order = cuts, as_tuple(cuts), as_tuple(order)
     for name, value in (("cuts", cuts), ("order", order)):
         if not isinstance(value, tuple):
             raise InputError(f"boxes: {name}={shown(value)}: pass a list with an item for each axis")
     if not all(isinstance(as_tuple(part), tuple) and len(part) == 2 for part in cuts):
-        raise InputError(f"boxes: cuts={shown(cuts)}: an item is a pair of starts and stops, such as cut(extent, size)")
+        raise InputError(
+            f"boxes: cuts={shown(given)}: an item is a pair of starts and stops, such as cut(extent, size)"
+        )
     if not all(isinstance(axis, int | np.integer) for axis in order) or sorted(order) != list(range(len(cuts))):
         raise InputError(f"boxes: order={shown(list(order))} for the cuts of {len(cuts)} axes: name each axis once")
     parts = [len(cuts[axis][0]) for axis in order]
