@@ -98,9 +98,10 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
         interrupt.add_note(f"{shown}: {where_in(interrupt, path)}the file was being loaded")
         raise
     except BaseException as error:
-        # The traceback of a syntax error has no line of the file.
-        cause = None if isinstance(error, SyntaxError) else error
-        raise InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_error_text(error, path)}") from cause
+        refused = InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_error_text(error, path)}")
+        if isinstance(error, SyntaxError):  # whose traceback has no line of the file
+            raise refused from None
+        raise refused from error
     finally:
         _files_loading.pop()
     function: Function | None = module.__dict__.get(name)

@@ -168,7 +168,7 @@ def test_diff_takes_two_descriptions_and_writes_a_page(home):
     assert "Predictions, with one loss removed" in text
     page = (home / "d" / "diff.html").read_text()
     assert page.count("<svg") >= 3
-    assert '<figure class="timelines"><svg' in page  # in the dark theme, too
+    assert '<figure class="timelines"><svg' in page
     assert "Timelines, on one scale" in page
     assert "What to try for B" in page
     assert "Predictions, with one loss removed" in page
