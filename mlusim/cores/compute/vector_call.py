@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
 
 Geometry = tuple[int, int, int, int]
-_layout = attrgetter("layout")
 # Number of operands that fit in a record.
 RECORDED: Final = 3
 
@@ -174,11 +172,6 @@ def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, .
     `arguments` contains every operand, then attributes.
     """
     operands = len(instruction.operands)
-    if len(arguments) == operands:
-        try:
-            return (instruction.name, *map(_layout, arguments))
-        except AttributeError:
-            pass
     # Include the shape of a host array: arrays of rank 0 are numbers.
     key: list[Any] = [
         value.layout if type(value) is View else (type(value), getattr(value, "shape", ()))
@@ -201,7 +194,7 @@ def _attribute_key(value: Any) -> tuple[Any, ...]:
 
 def geometry_of(issuer: Issuer, cost: Cost, views: Sequence[View], count: int, *, integers: bool = False) -> Geometry:
     """Return the values that depend only on layouts: duration, widest operand, elements, count."""
-    key = (cost, count, integers, *map(_layout, views))
+    key = (cost, count, integers, *[view.layout for view in views])
     cached: Geometry | None = issuer.chip.vector_geometries.get(key)
     if cached is None:
         cached = issuer.chip.vector_geometries[key] = _geometry_of(issuer, cost, views, count, integers)
