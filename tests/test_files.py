@@ -148,6 +148,7 @@ def test_files_of_mlusim_are_recognised(tmp_path):
     assert [path.name for path in made if not is_ours(path)] == []
 
 
+@pytest.mark.slow
 def test_a_parquet_table_of_mlusim_is_recognised(tmp_path):
     pytest.importorskip("pyarrow")
     mlusim.sweep("flip", shape=(4, 4), axis=0, workers=0).save(tmp_path / "t.parquet")

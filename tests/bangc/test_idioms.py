@@ -42,6 +42,7 @@ RECORD = np.dtype([("rows", "i4"), ("columns", "i4"), ("alpha", "f4"), ("beta", 
 @pytest.mark.parametrize(
     "by", [Scale(5, 700, 2, 3), np.array((5, 700, 2, 3), RECORD)[()], bytes(Scale(5, 700, 2, 3))], ids=type
 )
+@pytest.mark.grid(2)
 def test_a_struct_can_be_passed_by_value(idioms: Module, by: Any) -> None:
     x, y = rng.integers(-9, 9, (2, 5, 700)).astype(np.float32)
     got, _ = launch(idioms["scale"], y, x, by, dim=(4, 2, 1))

@@ -18,6 +18,7 @@ _SIZE = 64
 
 @pytest.mark.parametrize("board", ["mlu370-x8", "mlu370-x4"])
 @pytest.mark.parametrize("memory", ["gdram", "nram"])
+@pytest.mark.grid(2)
 def test_an_iteration_of_a_plain_loop_takes_the_measured_time(board: str, memory: str) -> None:
     name = f"matmul-scalar-{memory}-{board.removeprefix('mlu').replace('-', '')}"
     row = next(row for row in measurements() if row.name == name)

@@ -89,6 +89,7 @@ def test_run_reads_files_and_writes_the_result(home):
     assert "wrote sum.npy: float32 [5000]" in text
 
 
+@pytest.mark.slow
 def test_run_as_json_with_settings_launch_and_report(home):
     words = ("--set", "tile=512", "--dim", "4,2,1", "--kind", "union1", "--json", "--report", "r", "--sensitivity")
     found = json.loads(mlusim("run", "k.py:add", "--shape", "5000", *words))

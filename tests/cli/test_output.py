@@ -72,7 +72,7 @@ def test_every_command_is_here():
 
 
 @pytest.mark.parametrize("name", DOES)
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 def test_json_output_contains_nothing_else(folder, name):
     done = call(*DOES[name], "--json")
     assert done.exit_code == 0, done.stderr

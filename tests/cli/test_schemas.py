@@ -110,7 +110,7 @@ def schema_of(name):
 
 
 @pytest.mark.parametrize(("name", "words", "code"), CASES)
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 def test_printed_json_matches_its_schema(home, monkeypatch, name, words, code):
     if any(word.endswith(".parquet") for word in words):
         pytest.importorskip("pyarrow")

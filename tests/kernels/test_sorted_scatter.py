@@ -70,7 +70,7 @@ def test_the_last_of_thousands_of_updates_of_one_element_wins(device, places):
     assert result.plan.parameters.binning.chunks > 50
 
 
-@pytest.mark.grid(12)
+@pytest.mark.grid(24)
 @pytest.mark.parametrize("device", BOARDS)
 @pytest.mark.parametrize("strategy", ["rows", "slab", "bins"])
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -164,7 +164,7 @@ def test_every_program_sees_the_bytes_of_plain_copies(plan: list[Step], board: s
 
 
 @pytest.mark.parametrize("name", [*STEPS, "fresh"])
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 def test_any_two_steps_after_a_deferred_load_see_plain_bytes(name: str) -> None:
     x = np.random.default_rng(0).standard_normal((3 * ROWS, WIDTH)).astype(np.float32)
     for other in (*STEPS, "fresh"):

@@ -41,7 +41,7 @@ def few(dtype: Any) -> Array:
 
 
 class TestEveryPair:
-    @pytest.mark.grid(4)
+    @pytest.mark.grid(8)
     @pytest.mark.parametrize("target", REAL, ids=str)
     @pytest.mark.parametrize("source", REAL, ids=str)
     def test_real_types_against_exact_arithmetic(self, source, target):

@@ -79,7 +79,7 @@ class TestReverse:
         x = any_bits(RNG, (3, 8, 37), dtype)
         assert same_bits(reverse(x, [0, 2], device=on(name, 4096), strategy=strategy), np.flip(x, (0, 2)))
 
-    @pytest.mark.grid(8)
+    @pytest.mark.grid(16)
     @pytest.mark.parametrize("strategy", [*STRATEGIES])
     @pytest.mark.parametrize(
         ("nram_bytes", "shape"), [(1 << 16, (64, 9, 16)), (4096, (3, 64, 128)), (1024, (2, 3, 3000))]

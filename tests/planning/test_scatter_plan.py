@@ -147,6 +147,7 @@ class TestBorders:
         assert mlusim.plan("scatter", (2**18,), (2**16,), (2**16,), **options).nram_bytes <= 8192
 
     @pytest.mark.parametrize(("strategy", "shape"), [("slab", SHAPE), ("bins", (1, 512))])
+    @pytest.mark.grid(2)
     def test_more_nram_never_gives_a_higher_tier(self, strategy, shape):
         tiers = [self.plan(nram_bytes, strategy, shape).tier for nram_bytes in range(1536, 8192, 128)]
         assert tiers == sorted(tiers, reverse=True)
@@ -229,7 +230,7 @@ class TestPredictedTimes:
                 auto = times.pop("auto")
                 assert auto == min(times.values())
 
-    @pytest.mark.grid(4)
+    @pytest.mark.grid(8)
     @pytest.mark.parametrize("name", BOARDS)
     @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
     @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from retimed_runs import FASTER, RUNS, changed, fresh, ran, same_log, same_run
 BOARDS = ("mlu370-x4", "mlu270-s4", "mlu590-h8")
 
 
-@pytest.mark.grid(6)
+@pytest.mark.grid(12)
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", RUNS)
 def test_retiming_on_the_same_board_reproduces_an_operator(name, board, tmp_path):
@@ -51,7 +51,7 @@ def test_a_timing_only_run_gives_the_same_retimed_result(board):
         same_log(retime(ran(name, board)).log, ran(name, board).log)
 
 
-@pytest.mark.grid(6)
+@pytest.mark.grid(12)
 @pytest.mark.parametrize(("number", "parameter"), list(enumerate(FASTER)))
 def test_retiming_with_another_parameter_equals_a_fresh_run(number, parameter):
     """A third of the operators for each parameter, so that neighbours share them all."""

@@ -63,7 +63,7 @@ COUNTED = [row for row in QUICK if row.bytes_written and row.name not in UNCOUNT
 
 
 @pytest.mark.parametrize("row", COUNTED, ids=lambda row: row.name)
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 def test_a_re_created_kernel_moves_the_bytes_of_the_measurement(row, devices):
     device = devices[row.name]
     columns = device.log.columns()

@@ -76,7 +76,7 @@ def findings(run, rewrites):
     return [finding.to_json() for finding in report.findings], report.tensors
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", CASES)
 def test_limits_of_the_checker_do_not_change_its_findings(runs, monkeypatch, name, limits):

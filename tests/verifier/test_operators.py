@@ -57,7 +57,7 @@ def marks(name: str, strategy: str, nram_bytes: int | None) -> list[pytest.MarkD
     return [pytest.mark.slow] if (name, strategy, nram_bytes) == ("scatter", "bins", NRAM_BYTES[-1]) else []
 
 
-@pytest.mark.grid(8)
+@pytest.mark.grid(16)
 @pytest.mark.parametrize("device", BOARDS)
 @pytest.mark.parametrize(
     ("name", "strategy", "nram_bytes"),

@@ -28,7 +28,7 @@ def mends(case, finding, folder):
         assert not errors or (case.name, case.fault) == NO_LINE_OF_ITS_OWN, f"{finding.remedy}\n{report.text()}"
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.name}-{case.fault}" for case in CASES])
 def test_a_fault_is_one_error_and_the_sound_kernel_has_none(case, tmp_path):

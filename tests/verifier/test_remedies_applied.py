@@ -127,7 +127,7 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ("checksum_lock-none", "hold the same lock in every task from {0}:16 to {0}:18: `await core.lock(0)`"),
     ],
 )
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 def test_what_mends_comes_first(name, remedy, tmp_path):
     case = BY_NAME[name]
     (finding,) = report_of(case, tmp_path).errors

@@ -50,7 +50,7 @@ def test_the_sound_kernel_has_no_errors(name):
     assert report.ok, report.text()
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.parametrize(("name", "mutant", "make"), MUTANTS, ids=[f"{one}: {other}" for one, other, _ in MUTANTS])
 def test_a_seeded_bug_is_found(name, mutant, make):
     report = verify(name, make())

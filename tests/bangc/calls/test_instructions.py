@@ -20,6 +20,7 @@ def memory() -> Module:
     return bangc.compile(KERNELS / "memory.mlu")
 
 
+@pytest.mark.slow
 def test_negative_strides_lead_backwards_within_the_array(memory: Module) -> None:
     x = np.arange(16, dtype=np.float32)
     result = mlusim.run(memory["backwards"], x, mlusim.Output(16), 3, dim=1, kind="BLOCK")

@@ -180,6 +180,7 @@ def test_int4_is_named_and_the_conversion_is_the_remedy(tmp_path: Path) -> None:
         ("int", "int8", "int32 is multiplied by int16 filters, to a float32 result, only; convert the others first"),
     ],
 )
+@pytest.mark.grid(2)
 def test_products_that_do_not_exist(source: str, kind: str, rule: str, tmp_path: Path) -> None:
     entry = _product(tmp_path, f"TYPE={source}", f"KIND={kind}")
     x = np.zeros(64, {"half": np.float16, "int": np.int32}[source])

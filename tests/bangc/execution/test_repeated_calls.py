@@ -45,6 +45,7 @@ def test_a_log_is_freed_with_its_device(module: bangc.Module) -> None:
 
 
 @pytest.mark.parametrize("distinct", [7, 6000])
+@pytest.mark.grid(2)
 def test_repeated_calls_use_their_own_values(module: bangc.Module, distinct: int) -> None:
     device = Device()
     x = np.arange(512, dtype=np.float32)

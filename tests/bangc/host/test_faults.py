@@ -34,7 +34,7 @@ def _line(part: str) -> int:
     return next(number for number, line in enumerate(FILE.read_text().splitlines(), 1) if part in line)
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.parametrize(
     ("what", "part", "message"),
     [
@@ -231,6 +231,7 @@ def test_input_errors_keep_their_type(module: bangc.Module) -> None:
         ("too few", ["never-written"]),
     ],
 )
+@pytest.mark.grid(3)
 def test_the_checker_knows_what_a_program_uploads_orders_and_copies_back(
     checked: bangc.Module, what: str, kinds: list[str], tmp_path: Path
 ) -> None:
@@ -293,7 +294,7 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
     assert not is_system(f"{sys.prefix}-kernels/handlers.cpp")
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.parametrize(
     ("kernel", "call", "message"),
     [
