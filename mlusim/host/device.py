@@ -31,7 +31,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
 from mlusim.hardware import Board, board
 from mlusim.host.argument_windows import note_windows
-from mlusim.host.device_memory import DeviceMemory
+from mlusim.host.device_memory import CLOSED, DeviceMemory
 from mlusim.host.garbage import fewer_collections
 from mlusim.host.kernel_keywords import check_own_names
 from mlusim.host.run_end import check_deadlock, check_time
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
 DEFAULT_MAX_OPERATIONS = 5_000_000
-_CLOSED = "closed"
 DEFAULT_STALL_S = 20.0
 
 
@@ -149,13 +148,14 @@ class Device(DeviceMemory):
             settings: keyword arguments of the kernel.
 
         Raises `LaunchError` if the board cannot run it, or the arguments do not match the kernel; `InputError` for a
-        keyword of a launch that is also a parameter of the kernel.
+        keyword of a launch that is also a parameter of the kernel, and for a device that is closed or stopped.
         """
         if self._running:
             self._refuse_threads()
             raise LaunchError(
                 "launch inside a kernel: only the host launches kernels; call the other kernel with `await`"
             )
+        self._check_usable()
         check_own_names(kernel, len(arguments), {"dim": dim, "kind": kind, "queue": queue}, Device.launch)
         clusters_of(kind, kernel_name(kernel))
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
@@ -192,9 +192,7 @@ class Device(DeviceMemory):
         Raises any exception of a kernel, `HangError` for a deadlock, and `AwaitError` for a coroutine that was never
         awaited. The device is unusable after an error.
         """
-        if self._broken:
-            why = "is closed" if self._broken == _CLOSED else f"stopped with an error ({self._broken})"
-            raise InputError(f"this device {why}: make a new one")
+        self._check_usable()
         if self._running:
             self._refuse_threads()
             raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
@@ -297,7 +295,7 @@ class Device(DeviceMemory):
         The device can no longer run anything, and its tensors are freed.
         """
         self._chip.close()
-        self._broken = _CLOSED
+        self._broken = CLOSED
 
     def watch_host_data(self) -> None:
         """Detect values that kernels pass through Python objects, from the next `synchronize` on. For `verify`.

@@ -18,6 +18,9 @@ from mlusim.memory.allocation import check_usable
 from mlusim.memory.reused import aligned_bytes
 from mlusim.memory.view import View
 
+# The state of a device after `Device.close`, in place of the name of an error.
+CLOSED = "closed"
+
 
 class DeviceMemory:
     """The part of `Device` that concerns its GDRAM."""
@@ -45,6 +48,12 @@ class DeviceMemory:
         """All records of all launches so far."""
         return self._chip.log
 
+    def _check_usable(self) -> None:
+        """Raise `InputError` if the device is closed, or an error has ended its run."""
+        if self._broken:
+            why = "is closed" if self._broken == CLOSED else f"stopped with an error ({self._broken})"
+            raise InputError(f"this device {why}: make a new one")
+
     def upload(self, array: Array, name: str = "input", *, keep_data: bool = False, writable: bool = False) -> View:
         """Copy an array to GDRAM, as an input that no kernel may write.
 
@@ -54,9 +63,10 @@ class DeviceMemory:
             keep_data: hold its bytes even in a timing-only run, for scalar loads.
             writable: kernels may write it, as the input and output of an in-place kernel; always a copy.
 
-        Raises `AllocationError` if it does not fit, `InputError` for anything but an array, and for an element type
-        that the board does not support.
+        Raises `AllocationError` if it does not fit, `InputError` for anything but an array, for an element type that
+        the board does not support, and for a device that is closed or stopped.
         """
+        self._check_usable()
         check_flags(keep_data=keep_data, writable=writable)
         as_text("name", name)
         array = as_array(name, array)
@@ -106,8 +116,10 @@ class DeviceMemory:
             overwritten: kernels write every element before anything reads it, so a large tensor may use host memory of
                 an earlier result that is no longer referenced. That saves time: fresh memory has to be cleared.
 
-        Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option.
+        Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option, and
+        for a device that is closed or stopped.
         """
+        self._check_usable()
         check_flags(workspace=workspace, keep_data=keep_data, overwritten=overwritten)
         as_text("name", name)
         element = dtype_of(dtype, name)

@@ -70,8 +70,15 @@ def test_a_closed_device_keeps_its_log_and_nothing_else() -> None:
     records = len(device.log)
     device.close()
     assert len(device.log) == records > 0
-    with pytest.raises(mlusim.InputError, match="this device is closed: make a new one"):
-        device.synchronize()
+    uses = (
+        device.synchronize,
+        lambda: device.upload(np.zeros(4)),
+        lambda: device.alloc(4, "float32"),
+        lambda: device.launch(kernel, x),
+    )
+    for use in uses:
+        with pytest.raises(mlusim.InputError, match=r"^this device is closed: make a new one$"):
+            use()
     with pytest.raises(mlusim.MlusimError, match="freed"):
         device.download(x)
 
