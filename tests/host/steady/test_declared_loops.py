@@ -263,7 +263,7 @@ def test_a_tile_that_differs_now_and_then_does_not_end_a_loop() -> None:
         (iter([1, 2]), None, "which is not a sequence"),
         ([1, 2], 5, "loop over 5, which is not a sequence"),
         ([1, 2], np.array(7), r"loop over array\(7\), which is not a sequence"),
-        ([1], range(4), "loop over 1 items along 4: along may have at most one per item"),
+        ([1], range(4), "loop over 1 item along 4: along may have at most one per item"),
     ],
 )
 def test_a_loop_is_over_a_sequence(items: Any, along: Any, message: str, steady: bool) -> None:
