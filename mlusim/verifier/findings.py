@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from enum import Enum
+from typing import Any, Self, TypeGuard
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.cores.synchronisation.locks import LOCK_NAMES
@@ -19,10 +20,6 @@ from mlusim.verifier.source_file import SourceLine, either_of, function_around, 
 ERROR, HINT = "error", "hint"
 # The memories that each core has of its own.
 PRIVATE = ("nram", "wram", "ldram")
-WRONG_OPERANDS = "correct the operands at"
-# Of the buffer that is stored, and of the same bytes: goes on with its name.
-IN_PLACE = "in place of"
-SAME_BYTES = "both are the same bytes of"
 
 # Descriptions of the kinds, in report order: causes before consequences.
 _ERRORS = {
@@ -67,6 +64,46 @@ KINDS = _ERRORS | _HINTS
 HINTS = frozenset(_HINTS)
 
 _BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
+
+
+class Way(Enum):
+    """In which way a remedy mends a finding, as far as other findings and other runs depend on it."""
+
+    PART = "correct the part of a buffer that a line accesses"
+    ACCESS = "correct or move another access: no sync would mend the finding"
+    CALL = "correct a call of a helper function"
+    OPERANDS = "correct the operands of a line"
+    SAME_OPERANDS = "correct two operands that are the same bytes"
+    IN_PLACE = "store one buffer in place of another"
+    WRITE = "write bytes before they are read"
+    BLOCK = "wait for a copy where it is issued"
+    BARRIER = "add a barrier below the first of two operations"
+    LOCK = "hold a lock in every task"
+    ONE_TASK = "let one task do it alone"
+
+
+class Remedy(str):
+    """The text of a remedy that other modules have to recognise.
+
+    Attributes:
+        way: in which way it mends the finding.
+        of: the name of the buffer, or the location, that it is about, or how to write the bytes; "" if not needed.
+    """
+
+    __slots__ = ("of", "way")
+    way: Way | None
+    of: str
+
+    def __new__(cls, text: str, way: Way | None = None, of: str = "") -> Self:
+        """Return the text as a remedy."""
+        remedy = super().__new__(cls, text)
+        remedy.way, remedy.of = way, of
+        return remedy
+
+
+def mends_by(remedy: str, *ways: Way, of: str | None = None) -> TypeGuard[Remedy]:
+    """Return whether a remedy mends its finding in one of some ways; `of`: and is about that buffer or location."""
+    return isinstance(remedy, Remedy) and remedy.way in ways and of in (None, remedy.of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,10 +275,19 @@ class Finding:
         }
 
 
-def wrong_part(buffer: str, sites: Iterable[SourceLine], why: str = "") -> str:
-    """Return the remedy for a line, of several, that accesses a wrong part of a buffer or tensor."""
+def wrong_part(buffer: str, sites: Iterable[SourceLine], why: str = "", *, which: str = "") -> Remedy:
+    """Return the remedy for a line, of several, that accesses a wrong part of a buffer or tensor.
+
+    `why`: how that shows; `which`: what the last of the lines does.
+    """
     at = either_of(_chooses(buffer, site) for site in sites)
-    return f"correct the part of {buffer} at {at}" + (f": {why}" if why else "")
+    more = f", which {which}" if which else f": {why}" if why else ""
+    return Remedy(f"correct the part of {buffer} at {at}{more}", Way.PART, buffer)
+
+
+def write_bytes(where: str, how: str) -> Remedy:
+    """Return the remedy for bytes that are read before anything writes them: where to write them, and how."""
+    return Remedy(f"write these bytes {where} ({how}), or read only bytes that were written", Way.WRITE, how)
 
 
 def _chooses(buffer: str, site: SourceLine) -> SourceLine:

@@ -40,12 +40,12 @@ _KINDS: dict[type[MlusimError], tuple[str, str, str]] = {
     OperationLimitError: (
         "endless",
         "every task must end",
-        "check that what ends the loop changes: an index, a counter, a flag, an atomic that another task updates",
+        "check that what ends {loop} changes: an index, a counter, a flag, an atomic that another task updates",
     ),
 }
 _VIEW = re.compile(r"<view of (.+?) \((\w+)\)")
 _UNLOCK = re.compile(r"unlock (\d+): this task does not hold that lock(?:; it holds lock (\d+))?")
-_SIZE = "correct the index, the size, or the bound of its loop; or make that buffer or tensor larger"
+_SIZE = "correct the index, the size, or the bound of {loop}; or make that buffer or tensor larger"
 
 
 def stop_finding(error: BaseException, run: Run) -> Finding:
@@ -65,8 +65,7 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         for line in (at, *calls[: len(calls) == 1])
         for begin, _ in source_file(line.file).loops_around(line.line)
     ]
-    if len(loops) == 1:
-        remedy = re.sub("the loop|its loop", f"the loop at {loops[0]}", remedy)
+    remedy = remedy.format(loop=f"the loop at {loops[0]}" if len(loops) == 1 else "its loop")
     refused = _refused(error.message)
     # Where a task acquired the lock that it waits for itself, or that it holds in place of the one that it releases.
     held, lock = locks_in_use(run), None

@@ -15,7 +15,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.table import BY_ROWS, FILLS
 from mlusim.verifier.columns import ops_among
-from mlusim.verifier.findings import IN_PLACE, PRIVATE, SAME_BYTES, WRONG_OPERANDS, Site, wrong_part
+from mlusim.verifier.findings import PRIVATE, Remedy, Site, Way, wrong_part
 from mlusim.verifier.producer import Lineage, loaded_before
 from mlusim.verifier.replaced import replaced_by
 from mlusim.verifier.run import Run
@@ -68,7 +68,8 @@ def _with_itself(run: Run, records: Sequence[int]) -> list[str]:
         a, b = ([int(columns[f"{side}_{part}"][record]) for part in ("alloc", "offset", "box")] for side in "ab")
         if a == b and log.ops[int(columns["op"][record])] in _OF_TWO:
             site = run.site(record, "")
-            return [f"{WRONG_OPERANDS} {site.location}: {SAME_BYTES} {log.allocations[a[0]].name}"]
+            text = f"correct the operands at {site.location}: both are the same bytes of {log.allocations[a[0]].name}"
+            return [Remedy(text, Way.SAME_OPERANDS)]
     return []
 
 
@@ -104,7 +105,7 @@ def _in_place_of_result(run: Run, store: int) -> list[str]:
         return []
     site, at, name = run.site(made[0], ""), run.site(store, "").location, log.allocations[alloc].name
     why = f"nothing reads what {site.operation} writes to {name} at {site.location}"
-    return [f"store {name} {IN_PLACE} {log.allocations[stored].name} at {at}: {why}"]
+    return [Remedy(f"store {name} in place of {log.allocations[stored].name} at {at}: {why}", Way.IN_PLACE)]
 
 
 def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> list[str]:
@@ -128,7 +129,8 @@ def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> lis
             )
             return [wrong_part(buffer, (makes, sites[0]), why)]
         what = f"what {other.operation} wrote to {buffer} at {other.location}"
-        return [f"{WRONG_OPERANDS} {makes.location}: it replaces {what} before anything reads it"]
+        text = f"correct the operands at {makes.location}: it replaces {what} before anything reads it"
+        return [Remedy(text, Way.OPERANDS, makes.location)]
     return []
 
 

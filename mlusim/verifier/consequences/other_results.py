@@ -14,7 +14,6 @@ then, that is the first remedy.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,17 +23,12 @@ import numpy as np
 from mlusim.log import Log
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.consequences.one_fault import stopped_at
-from mlusim.verifier.findings import ERROR, Finding, Site, outermost_loop, wrong_part
-from mlusim.verifier.races.race_findings import TWO_BUFFERS
+from mlusim.verifier.findings import ERROR, Finding, Site, Way, mends_by, outermost_loop, write_bytes, wrong_part
 from mlusim.verifier.source_file import location_of
 
-# Remedies other than a sync or a barrier.
-_NO_SYNC = ("correct the ", "let what uses ", TWO_BUFFERS)
-
-
-# Of them, and of those of tasks, those for a wrong part.
+# What mends a race, other than a sync or a barrier.
+_NO_SYNC = (Way.PART, Way.ACCESS)
 _OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access")
-_WRONG_PARTS = ("correct the ", "let what uses ", "use another part ")
 
 
 class OtherRun(NamedTuple):
@@ -86,7 +80,7 @@ def by_other_results(
 def _may_be_changed(finding: Finding) -> bool:
     """Return whether another number at one line may mend a fault: what is known of it is no sync, barrier or atomic."""
     first = finding.remedies[0] if finding.remedies else ""
-    return finding.kind in _OF_NUMBERS or (finding.kind in ("race", "task-race") and first.startswith(_WRONG_PARTS))
+    return finding.kind in _OF_NUMBERS or (finding.kind in ("race", "task-race") and mends_by(first, *_NO_SYNC))
 
 
 def _wrong_outputs(finding: Finding) -> frozenset[str]:
@@ -99,7 +93,7 @@ def _may_lack_order(finding: Finding) -> bool:
     if any(site.is_compiled and site.pipe == "scalar" for site in finding.sites):
         return False
     first = finding.remedies[0] if finding.remedies else ""
-    return finding.kind == "race" or (finding.kind == "task-race" and re.match(r"`.*sync_.* after ", first) is not None)
+    return finding.kind == "race" or (finding.kind == "task-race" and mends_by(first, Way.BARRIER))
 
 
 def _keeps_order(log: Log, race: Finding) -> bool:
@@ -121,12 +115,12 @@ def _keeps_order(log: Log, race: Finding) -> bool:
 
 
 def _is_write(remedy: str) -> bool:
-    return remedy.startswith("write these bytes")
+    return mends_by(remedy, Way.WRITE)
 
 
 def _ranked(race: Finding, *, is_right: bool) -> Finding:
-    syncs = [remedy for remedy in race.remedies if not remedy.startswith(_NO_SYNC)]
-    others = [remedy for remedy in race.remedies if remedy.startswith(_NO_SYNC)]
+    syncs = [remedy for remedy in race.remedies if not mends_by(remedy, *_NO_SYNC)]
+    others = [remedy for remedy in race.remedies if mends_by(remedy, *_NO_SYNC)]
     if is_right:
         return replace(race, remedies=(*syncs, *others))
     if not others:
@@ -142,8 +136,8 @@ def _write_ranked(read: Finding, other: OtherRun) -> Finding:
     is_one = sum(part.name == read.fields["buffer"] for part in log.allocations) <= len(log.tasks)
     if not other.wrong and before and is_one and _times(log, used) > 1 and (loop := outermost_loop(site)):
         first = min(before, int(loop.rpartition(":")[2]))
-        old, new = (f"before {location_of(site.file, line)} (" for line in (before, first))
-        remedies[0] = remedies[0].replace(old, new)
+        if mends_by(write := remedies[0], Way.WRITE):
+            remedies[0] = write_bytes(f"before {location_of(site.file, first)}", write.of)
     return replace(read, remedies=tuple(remedies))
 
 

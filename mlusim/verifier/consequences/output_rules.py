@@ -21,12 +21,12 @@ from mlusim.verifier.consequences.one_fault import (
     writes_in_place_of,
 )
 from mlusim.verifier.findings import (
-    IN_PLACE,
     PRIVATE,
-    SAME_BYTES,
-    WRONG_OPERANDS,
     Finding,
+    Remedy,
+    Way,
     dividing_loop,
+    mends_by,
     outermost_loop,
     wrong_part,
 )
@@ -101,21 +101,19 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
         return None
     late, buffer = unread.sites[0], unread.fields["buffer"]
     replaced_at = unread.clues["replaced_at"]
-    if cause.kind == "task-race" or cause.remedy.startswith(
-        (wrong_part(buffer, ()), f"{WRONG_OPERANDS} {replaced_at}:")
-    ):
-        return cause.remedies
-    if cause.kind == "wrong-value" and any(words in cause.remedies[0] for words in (SAME_BYTES, IN_PLACE)):
+    first = cause.remedies[0] if cause.remedies else ""
+    is_told = mends_by(first, Way.PART, of=buffer) or mends_by(first, Way.OPERANDS, of=replaced_at)
+    if cause.kind == "task-race" or is_told or mends_by(first, Way.SAME_OPERANDS, Way.IN_PLACE):
         return cause.remedies
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
-        return order, *cause.remedies
+        return Remedy(order, Way.ACCESS), *cause.remedies
     read_at = cause.clues["read_at"].get(buffer, "") if cause.kind == "wrong-value" else ""
     # A line above has read the buffer before.
     if read_at and int(read_at.rpartition(":")[2]) >= late.line:
         where = f"{read_at} or {late.location}"
         part = f"correct the part of {buffer} at {where}: nothing reads what {late.operation} writes there"
-        return part, *cause.remedies
+        return Remedy(part, Way.PART, buffer), *cause.remedies
     if cause.kind != "never-written":
         nothing = f"nothing reads what {late.operation} writes to {buffer} at {late.location}"
         if replaced_at:
@@ -129,7 +127,7 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     made = f"store {buffer} to {cause.fields['tensor']}"
     store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
     # The correction of a call comes first.
-    return tuple(sorted((store, *cause.remedies), key=lambda remedy: not remedy.startswith("correct the call")))
+    return tuple(sorted((store, *cause.remedies), key=lambda remedy: not mends_by(remedy, Way.CALL)))
 
 
 def _leaves_unread(cause: Finding, unread: Finding) -> bool:

@@ -14,7 +14,7 @@ from mlusim.verifier.consequences.one_fault import (
     swapped,
     wrong_stage,
 )
-from mlusim.verifier.findings import Finding, Site, in_one_function, wrong_part
+from mlusim.verifier.findings import Finding, Remedy, Site, Way, in_one_function, mends_by, wrong_part
 from mlusim.verifier.races.atomic_remedies import counted
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.races.updates import COUNTER_BYTES
@@ -31,7 +31,8 @@ def race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
         lacks = (
             f"loads {cause.fields['buffer']}" if cause.kind == "uninitialised" else f"stores {cause.fields['tensor']}"
         )
-        return f"correct the call at {calls}: they all run {stage.location}, and nothing {lacks}", *cause.remedies
+        text = f"correct the call at {calls}: they all run {stage.location}, and nothing {lacks}"
+        return Remedy(text, Way.CALL), *cause.remedies
     if called_at_stop(cause, race) and not stops(race, cause):
         # The index is wrong before it is out of range.
         at = stopped_at(cause).location
@@ -73,7 +74,7 @@ def _wrong_part(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     if by is None:
         return cause.remedies
     buffer = cause.fields["buffer"]
-    others = (remedy for remedy in cause.remedies if not remedy.startswith(wrong_part(buffer, ())))
+    others = (remedy for remedy in cause.remedies if not mends_by(remedy, Way.PART, of=buffer))
     return wrong_part(buffer, (by, cause.sites[0])), *others
 
 
@@ -91,7 +92,7 @@ def release(cause: Finding, release: Finding) -> tuple[str, ...] | None:
     )
     if not races:
         return None
-    if "wait for the copy" in cause.remedy:
+    if any(mends_by(remedy, Way.BLOCK) for remedy in cause.remedies):
         return cause.remedies
     sync, *others = cause.remedies
     return blocking_copy(released), f"{sync}, and {release.remedy}", *others
@@ -155,15 +156,15 @@ def _out_of_step(cause: Finding, race: Finding) -> bool:
 
 def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Some cores wait in a barrier that others, which race, never reach."""
-    sync, late, where = (consequence.fields["sync"], consequence.sites[-1], consequence.clues["where"])
+    sync, late, place = consequence.fields["sync"], consequence.sites[-1], consequence.clues["place"]
     barriers = cause.fields.get("barriers", ())
     if barriers == ["sync_all"]:
         # The wider one orders them, too.
         sync = "sync_all"
     who = "memory cores" if late.task == "memory core" else "cores"
-    at_end = where.startswith("at the end of the loop") and sync in barriers
+    at_end = place is not None and place.is_at_end and sync in barriers
     if at_end or consequence.fields["passed"] != 0:
-        return (f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies) if at_end else None
+        return (f"{late.call(f'{sync}()')} in the {who}, {place.text}", *cause.remedies) if at_end else None
     if sync not in barriers:
         return None
     if skipped := _skipped(cause, sync, late):
@@ -244,6 +245,6 @@ def unawaited(cause: Finding, copies: Finding) -> tuple[str, ...] | None:
     if not copies.lines <= {site.at for race in races for site in race.sites if site.operation == "memcpy"}:
         return None
     copy = cause.sites[0]
-    if copy.role == "writes" or copies.lines != {copy.at} or "wait for the copy" in cause.remedies[0]:
+    if copy.role == "writes" or copies.lines != {copy.at} or mends_by(cause.remedies[0], Way.BLOCK):
         return cause.remedies
     return blocking_copy(copy), *cause.remedies

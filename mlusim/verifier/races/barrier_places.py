@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlusim.arrays import Integers
@@ -10,6 +12,22 @@ from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import function_around, location_of, source_file
+
+
+class Place(NamedTuple):
+    """Where a barrier belongs, as text.
+
+    Attributes:
+        text: the place.
+        is_below: whether that is below the first access, in the path of both tasks.
+        is_at_end: whether it is at the end of a loop.
+        is_between_barriers: whether both accesses are between the same barriers of an iteration.
+    """
+
+    text: str
+    is_below: bool = False
+    is_at_end: bool = False
+    is_between_barriers: bool = False
 
 
 def barrier_moved(pair: Pair, sync: str) -> list[str]:

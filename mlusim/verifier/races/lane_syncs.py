@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlusim.log import IO, MOVE, TENSOR, VECTOR
-from mlusim.verifier.findings import Site
+from mlusim.verifier.findings import Remedy, Site, Way
 from mlusim.verifier.order.lanes import MEMORY_CORE_IO, POSTED
 from mlusim.verifier.source_file import SourceLine
 
@@ -33,9 +33,9 @@ def sync_after(site: Site, lane: int, at: SourceLine | None = None) -> str:
     return f"{site.call(f'{sync}()', at)}, which waits for {pipe}"
 
 
-def blocking_copy(copy: Site, location: str = "") -> str:
+def blocking_copy(copy: Site, location: str = "") -> Remedy:
     """Return the remedy that makes a copy block; `location`: that of its call, if it is in a helper function."""
-    return f"wait for the copy at {location or copy.location}: {copy.call('memcpy(...)')}"
+    return Remedy(f"wait for the copy at {location or copy.location}: {copy.call('memcpy(...)')}", Way.BLOCK)
 
 
 def on_the_vector_pipe(location: str) -> str:

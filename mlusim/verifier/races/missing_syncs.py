@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.units import group_digits
-from mlusim.verifier.findings import Finding, Site, between, in_one_function, place_between
+from mlusim.verifier.findings import Finding, Remedy, Site, Way, between, in_one_function, place_between
 from mlusim.verifier.races.lane_syncs import FULL_SYNC, SYNC_PIPES, blocking_copy, on_the_vector_pipe
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, either_of, function_around, locations_of, source_file
@@ -137,7 +137,8 @@ def _fold_overlaps(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Fi
             continue
         main = result[same][0].fold(finding)
         where = locations_of({site.at for race in main.unfolded for site in race.sites})
-        part = f"correct the parts of {main.fields['buffer']} at {where}: only some of their bytes overlap"
+        text = f"correct the parts of {main.fields['buffer']} at {where}: only some of their bytes overlap"
+        part = Remedy(text, Way.ACCESS)
         result[same] = replace(main, remedies=(part, *result[same][0].remedies)), points
     return result
 
@@ -177,7 +178,7 @@ def _share_a_line(one: Finding, other: Finding, *, seldom: bool) -> bool:
 def _other_index(finding: Finding, *sites: Site) -> str:
     times, executions = (group_digits(number) for number in (finding.times, finding.fields["executions"]))
     why = f"only {times} of {executions} executions of {finding.sites[0].location} race"
-    return f"correct the index of {finding.fields['buffer']} at {either_of(sites)}: {why}"
+    return Remedy(f"correct the index of {finding.fields['buffer']} at {either_of(sites)}: {why}", Way.ACCESS)
 
 
 def _points(run: Run, race: Race, racing: Collection[SourceLine]) -> set[Point]:
@@ -258,7 +259,7 @@ def _reported_together(main: Finding, others: list[Finding], point: Point) -> Fi
     at = place_between(site, second)[1] if between_both else place
     waits = f"{site.call(f'{sync}()', at)}, which waits for {SYNC_PIPES[sync]}"
     if point.kind == "copy":
-        remedy = blocking_copy(site, name)
+        remedy: str = blocking_copy(site, name)
         sync = main.fields["sync"]
     elif point.kind in ("loop", "begin"):
         end_or_beginning = "end" if point.kind == "loop" else "beginning"

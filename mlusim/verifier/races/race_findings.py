@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import MOVE
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.findings import Finding, Site, place_between, wrong_part
+from mlusim.verifier.findings import Finding, Remedy, Site, Way, place_between, wrong_part
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS
@@ -31,9 +31,6 @@ _TITLES = {
     (False, True): "{second} writes {name} while {first} may still read it",
     (True, True): "{first} and {second} write the same bytes of {name}",
 }
-
-# The beginning of a remedy other than a sync.
-TWO_BUFFERS = "if they are meant to be two buffers"
 
 
 def within_task(pair: Pair, times: int) -> Finding:
@@ -91,7 +88,8 @@ def _remedies(pair: Pair, lane: int, moved: str) -> list[str]:
         # With a sync, one of them would still replace a part of the other.
         choices.insert(0, wrong_part(pair.buffer, pair.sites, "only some of their bytes overlap"))
     elif pair.shares_an_end():
-        choices.append(f"{TWO_BUFFERS}, move one of them: only a part of their bytes overlaps")
+        two = "if they are meant to be two buffers, move one of them: only a part of their bytes overlaps"
+        choices.append(Remedy(two, Way.ACCESS))
     return choices
 
 
@@ -118,7 +116,7 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
             "launched_at": pair.run.log.launches[pair.run.log.tasks[pair.tasks[1]].launch].launched_at,
             "splits_twice": is_split_twice(pair),
             "barrier_of_cores": barrier_of_cores(pair),
-            "where": remedies.where(pair)[0] if sync in BARRIERS else "",
+            "place": remedies.where(pair) if sync in BARRIERS else None,
         },
     )
 

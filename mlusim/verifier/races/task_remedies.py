@@ -12,10 +12,10 @@ import numpy as np
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
 from mlusim.verifier.core_names import core_at
-from mlusim.verifier.findings import Site, in_one_function, outermost_loop
+from mlusim.verifier.findings import Remedy, Site, Way, in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
-from mlusim.verifier.races.barrier_places import barrier_moved, on_both_paths, wider_barrier
+from mlusim.verifier.races.barrier_places import Place, barrier_moved, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import (
     are_as_many,
     barrier_in,
@@ -32,7 +32,7 @@ from mlusim.verifier.races.wrong_parts import accesses_other_part
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
-ONE_TASK = "let one task alone write them"
+_ONE_TASK = "let one task alone write them"
 _OWN_BYTES = "give each task bytes of its own"
 # The number of a cluster within its job, and what numbers the tasks of the whole grid instead.
 _CLUSTER_ID = re.compile(r"\b(?:cluster_id|clusterId)\b")
@@ -69,9 +69,10 @@ class TaskRemedies:
         if jobs[0] != jobs[1]:
             return _between_jobs(pair, self.run.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(pair)
-        where, between_barriers = self.where(pair)
+        place = self.where(pair)
         wider = wider_barrier(pair, sync)
-        barrier = f"{first.call(sync + '()', in_one_function(first, second)[0])} in {all_of}, {where}"
+        call = first.call(sync + "()", in_one_function(first, second)[0])
+        barrier = Remedy(f"{call} in {all_of}, {place.text}", Way.BARRIER if place.is_below else None)
         rule = "cores run in parallel; only a barrier orders operations of different cores"
         if pair.writes == (True, True):
             # With a barrier alone, one of the two writes would still be useless.
@@ -86,13 +87,13 @@ class TaskRemedies:
             if first.location == second.location and "memory core" in (first.task, second.task):
                 rule = "a union launch runs the kernel on the memory cores too"
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
-        elif between_barriers and not wider:
+        elif place.is_between_barriers and not wider:
             part = f"use another part of {pair.buffer} in one of them"
             skipped = some_skip(pair)
             if skipped:
                 part += f", or let fewer tasks enter the branch at {skipped}"
             why = "both run between the same two barriers of an iteration"
-            choices = [*special, f"{part}: {why}", *([] if skipped else [barrier]), *general]
+            choices = [*special, Remedy(f"{part}: {why}", Way.ACCESS), *([] if skipped else [barrier]), *general]
         elif special and (USE_ATOMICS in special or goes_by_flags(pair)):
             # No barrier can stand where a task polls.
             choices = [*special, *general]
@@ -106,7 +107,11 @@ class TaskRemedies:
         """Return what `of` does for updates in place by two tasks."""
         rule = "an update by another task between the load and the store is lost"
         first, second = pair.sites
-        alone = [f"{_by_task_0(first, second)}: it computes them from nothing else"] if is_same_work(pair) else []
+        alone = (
+            [Remedy(f"{_by_task_0(first, second)}: it computes them from nothing else", Way.ONE_TASK)]
+            if is_same_work(pair)
+            else []
+        )
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
             return "", rule, [_split_at(pair), f"if both updates are intended, {lock}", atomic]
@@ -200,32 +205,33 @@ class TaskRemedies:
             begins_again = pair.lines not in self.at_once or (tuple(codes) in self.directions and is_later(pair, loop))
         return loop[0] if begins_again else 0
 
-    def where(self, pair: Pair) -> tuple[str, bool]:
-        """Return where a barrier belongs, and whether both accesses are between the same barriers of an iteration."""
+    def where(self, pair: Pair) -> Place:
+        """Return where a barrier belongs."""
         first, second = pair.sites
         if first.location == second.location:
-            return "between the two accesses", False
+            return Place("between the two accesses")
         begin, end = in_one_function(first, second)
         loop = self.loop(pair)
         often = self._race_often(pair)
         if often and loop and barrier_in(pair, source_file(first.file).loop_around(first.line, second.line)):
-            return "between the two accesses", True
+            return Place("between the two accesses", is_between_barriers=True)
         if (often or some_skip(pair)) and not loop and meet_between_barriers(pair):
-            return f"after {begin.location} and before {end.location}", True
+            return Place(f"after {begin.location} and before {end.location}", is_below=True, is_between_barriers=True)
         if outer := self._outer_loop(pair):
-            return f"at the end of the loop at {location_of(begin.file, outer)}", False
+            return Place(f"at the end of the loop at {location_of(begin.file, outer)}", is_at_end=True)
         if loop:
             # A barrier at the end comes too late for what is written before the loop, and iterations may end earlier.
             around = source_file(first.file).loop_around(first.line, second.line)
             earlier = any(line < loop for line in (*self._firsts(pair), *self._firsts(pair.swapped)))
             side = "beginning" if earlier or source_file(first.file).continues_before(around[1], around) else "end"
-            return f"at the {side} of the loop at {first.location.rpartition(':')[0]}:{loop}", False
+            at = location_of(first.file, loop)
+            return Place(f"at the {side} of the loop at {at}", is_at_end=side == "end")
         if begins := self._loop_that_continues(pair):
-            return f"at the beginning of the loop at {location_of(end.file, begins)}", False
+            return Place(f"at the beginning of the loop at {location_of(end.file, begins)}")
         if paths := on_both_paths(pair):
-            return paths, False
+            return Place(paths)
         if begin.file != end.file:
-            return f"after {begin.location} and before {end.location}", False
+            return Place(f"after {begin.location} and before {end.location}", is_below=True)
         source = source_file(end.file)
         last = source.line_passed_by_all(begin.line, end.line)
         begin = SourceLine(begin.file, self._last_before(begin, last))
@@ -238,8 +244,8 @@ class TaskRemedies:
         skipped = source.begin_of_outermost(begin.line, last) != begin.line
         if skipped and not source.on_separate_paths(begin.line, last):
             # The tasks that skip the first operation would skip a barrier next to it, too.
-            return before, False
-        return f"after {begin.location} and {before}", False
+            return Place(before)
+        return Place(f"after {begin.location} and {before}", is_below=True)
 
     def _race_often(self, pair: Pair) -> bool:
         """Return whether two lines race most of the times that they run: else only a few of these lack a barrier."""
@@ -323,14 +329,14 @@ def _by_one_task(pair: Pair) -> list[str]:
     if len(low) > 1 or len(high) > 1:
         return []
     add = "`__bang_atomic_reduce_add`" if site.is_compiled else f"`{core_at(site.at)}.atomic_reduce_add`"
-    one = _by_task_0(site, other) if len({*jobs}) == 1 else f"{ONE_TASK}, at {site.location}: that of core 0"
-    return [f"{one}; parts of a sum are added with {add}"]
+    one = _by_task_0(site, other) if len({*jobs}) == 1 else f"{_ONE_TASK}, at {site.location}: that of core 0"
+    return [Remedy(f"{one}; parts of a sum are added with {add}", Way.ONE_TASK)]
 
 
 def _by_task_0(*sites: Site) -> str:
     first = sites[0]
     guard = "if (taskId == 0)" if first.is_compiled else f"if {core_at(first.at)}.task_id == 0:"
-    return f"{ONE_TASK}, at {locations_of({site.at for site in sites})}: `{guard}`"
+    return f"{_ONE_TASK}, at {locations_of({site.at for site in sites})}: `{guard}`"
 
 
 def _split_at(pair: Pair) -> str:

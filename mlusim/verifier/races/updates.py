@@ -10,6 +10,7 @@ from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.core_names import core_at
+from mlusim.verifier.findings import Remedy, Way
 from mlusim.verifier.producer import Element, lineage_of
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
@@ -81,7 +82,7 @@ def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
         lines = _lines_of_update(pair, racing)
         last = source_file(first.file).end_of_block(*lines) if first.file == second.file else lines[1]
         begin, end = location_of(first.file, lines[0]), location_of(second.file, last)
-    held = f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}"
+    held = Remedy(f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}", Way.LOCK)
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_reduce_add`"
     return (
         _other_lock(pair) or _lock_moved(pair, begin, end) or held,

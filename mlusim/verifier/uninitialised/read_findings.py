@@ -12,7 +12,7 @@ from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
-from mlusim.verifier.findings import PRIVATE, Finding, Site, wrong_part
+from mlusim.verifier.findings import PRIVATE, Finding, Remedy, Site, Way, mends_by, write_bytes, wrong_part
 from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of
@@ -29,8 +29,6 @@ from mlusim.verifier.uninitialised.reads import (
     uninitialised_reads,
 )
 from mlusim.verifier.uninitialised.unselected import Unselected
-
-_WRITE_FIRST = "write these bytes first"
 
 
 def find_uninitialised(run: Run) -> tuple[list[Finding], set[int]]:
@@ -152,16 +150,16 @@ def _wrong_parts(
         likely.append(wrong_part(name, (replacing,), "it replaces what was written there before anything reads it"))
     if private and not beside.at.line and (line := fills_in_turn(run, read.row)):
         why = f"it fills the others that {reader.location} reads in turn, and not {name}"
-        likely.append(f"correct the buffer at {line}: {why}")
+        likely.append(Remedy(f"correct the buffer at {line}: {why}", Way.ACCESS))
     if beside.at.line and replacing != beside.at:
         written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
         if private and not read.partly and beside.at in written_by and _writes_alike(run, read, beside.at):
-            likely.append(f"{wrong_part(name, (reader, beside.at))}, which writes these bytes only later")
+            likely.append(wrong_part(name, (reader, beside.at), which="writes these bytes only later"))
             return likely, other
         earlier = (run.accesses.alloc == read.alloc) & (run.accesses.record < read.record)
         alone = run.lines_of(earlier & run.accesses.write) == {beside.at}
         unlikely = beside.is_scalar or (written_by if private else not alone)
-        (other if unlikely else likely).append(f"{wrong_part(name, (beside.at,))}, which writes other bytes of it")
+        (other if unlikely else likely).append(wrong_part(name, (beside.at,), which="writes other bytes of it"))
     return likely, other
 
 
@@ -214,7 +212,7 @@ def _placed(main: Finding, others: Sequence[Finding]) -> Finding:
     folded = main.fold(*others)
     if all(lines) and len({finding.sites[0].file for finding in (main, *others)}) == 1:
         before = location_of(main.sites[0].file, min(lines))
-        placed = (one.replace(_WRITE_FIRST, f"write these bytes before {before}") for one in main.remedies)
+        placed = (write_bytes(f"before {before}", one.of) if mends_by(one, Way.WRITE) else one for one in main.remedies)
         folded = replace(folded, remedies=tuple(placed))
     return folded
 
@@ -258,7 +256,7 @@ def _uninitialised(
     `later`: the kernel of a later launch that writes them. `likely`, `other`: remedies that come first, and last.
     """
     buffer = allocation.name
-    write = f"{_WRITE_FIRST} ({_writers(sites[0])}), or read only bytes that were written"
+    write = write_bytes("first", _writers(sites[0]))
     remedies = [*likely, write, *other]
     if later:
         remedies.insert(0, f"launch {later}, which writes these bytes later, before this kernel")
