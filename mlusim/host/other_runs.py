@@ -20,7 +20,8 @@ from mlusim.host.run import Uploaded
 from mlusim.host.silence import silent
 from mlusim.log import Log
 from mlusim.memory.view import View
-from mlusim.verifier.changes import Change, mending_remedies
+from mlusim.verifier.change_search import mending_remedies
+from mlusim.verifier.changes import Change
 from mlusim.verifier.consequences.other_results import OtherRun
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.run import Run
@@ -86,7 +87,7 @@ class OtherRuns:
             return self._other(*self.start(fresh_byte=0), unlike=self.outputs)
 
     def mending(self, records: Sequence[int], lines: Collection[int]) -> list[str]:
-        """Return the remedies of changes of one line that mend it, as `changes.mending_remedies`."""
+        """Return the remedies of changes of one line that mend it, as `change_search.mending_remedies`."""
         return mending_remedies(self.kernel, self.log, records, lines, self._is_mended)
 
     def _is_mended(self, change: Change | SourceChange) -> bool:

@@ -17,13 +17,13 @@ from kernel_pairs import CASES as PAIRS
 from kernel_pairs import report_of
 from mlusim import Output, verify
 from mlusim.host.silence import silent
-from mlusim.verifier import changes
+from mlusim.verifier import change_search
 from mlusim.verifier.source_changes import EVERY_OUTPUT
 
 
 @pytest.fixture(autouse=True)
 def _search(monkeypatch):
-    monkeypatch.setattr(changes, "MOST_COST", 30_000)
+    monkeypatch.setattr(change_search, "MOST_COST", 30_000)
 
 
 async def wrong_neighbour(core, x, out):

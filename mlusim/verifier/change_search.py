@@ -1,0 +1,248 @@
+"""The changes of one line of a kernel that are worth trying, and those of them that mend it.
+
+A kernel whose outputs are wrong is run again, each time with the operations of one line changed: at another index, of
+another size, of another buffer, in another rounding mode, after a fill with zeros, or left out. A change with which
+every output is right is a remedy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from mlusim.arrays import Integers
+from mlusim.cores.core import Core, Kernel
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.dtypes import dtype_of
+from mlusim.log import NONE, VECTOR, Log
+from mlusim.log_tables import AllocationRecord, Box
+from mlusim.memory.layout import contiguous_strides
+from mlusim.verifier.accesses.table import FILLS
+from mlusim.verifier.changes import Axis, Change, Mode, Move, Rename, Size, clear, leave_out
+from mlusim.verifier.columns import Columns
+from mlusim.verifier.findings import wrong_part
+from mlusim.verifier.source_changes import EVERY_OUTPUT, SourceChange, source_changes_of
+from mlusim.verifier.source_file import SourceLine
+
+# Limits on the runs with a change: their number, and their cost in operations, of which one takes about 20 us.
+_MOST_RUNS = 128
+MOST_COST = 30_000
+_BYTES_OF_AN_OPERATION = 1 << 15
+_MOST_REMEDIES = 3
+# The rank of a change of several operands.
+_TOGETHER = (1 << 16, 0)
+_SIDES = ("dst", "a", "b")
+_COPIES = ("memcpy", "memcpy_async", "move")
+_MODES = ("rn", "tz", "dn", "up", "oz", "rd")
+_SOURCES = {0: "result", 1: "first source", 2: "second source"}
+
+
+def mending_remedies(
+    kernel: Kernel,
+    log: Log,
+    records: Sequence[int],
+    lines: Collection[int],
+    mends: Callable[[Change | SourceChange], bool],
+) -> list[str]:
+    """Return the remedies of the changes that mend a kernel, the likeliest first; of a line, what to write there.
+
+    Args:
+        kernel: the kernel.
+        log: its log.
+        records: what made a wrong element, the nearest first.
+        lines: where it may have wrong indices, if no other line is found.
+        mends: whether a change mends it.
+    """
+    most = min(_MOST_RUNS, MOST_COST // _cost(log))
+    if not most:
+        return []
+    found: list[Change] = []
+    kinds, tried = _changes(log, records), iter(range(most))
+    while not found and (changes := next(kinds, None)) is not None:
+        found = [change for change, _ in zip(changes, tried, strict=False) if mends(change)]
+    found.sort(key=lambda change: change.rank)
+    ranks = {change.at: change.rank for change in reversed(found)}
+    is_known = bool(found) and found[0].rank < _TOGETHER
+    in_source = source_changes_of(kernel, {line.line for line in ranks} if is_known else lines, only_there=is_known)
+    written = [change for change in islice(in_source, most) if mends(change)]
+    written.sort(key=lambda change: len(change.new))
+    by_line = {change.at: change for change in reversed(written)}
+    ranked = [(ranks.get(at, (0, 0)), change.remedy) for at, change in by_line.items()]
+    ranked += [(change.rank, change.remedy) for change in found if change.at not in by_line]
+    remedies = [remedy for _, remedy in sorted(ranked, key=lambda one: one[0])]
+    return list(dict.fromkeys(remedies))[:_MOST_REMEDIES]
+
+
+def _cost(log: Log) -> int:
+    """Return what a run costs, in operations: their number, and what they and the host copy."""
+    sizes = np.array([box.itemsize * int(np.prod(box.shape, dtype=np.int64)) for box in log.boxes] or [0])
+    boxes = Columns(log.records)["dst_box"]
+    copied = int(sizes[boxes[boxes != NONE]].sum())
+    tensors = sum(one.nbytes for one in log.allocations if one.memory == "gdram")
+    return 1 + len(log) + (copied + tensors) // _BYTES_OF_AN_OPERATION
+
+
+def _changes(log: Log, records: Sequence[int]) -> Iterator[Iterator[Change]]:
+    """Yield the changes of each kind: of what made a wrong element, the nearest first, and of the other lines."""
+    columns = Columns(log.records)
+    _, firsts = np.unique(np.stack([columns["line"], columns["op"]]), axis=1, return_index=True)
+    lines: dict[tuple[int, int], int] = {}
+    for record in (*records, *sorted(firsts.tolist(), reverse=True)):
+        lines.setdefault((int(columns["line"][record]), int(columns["op"][record])), record)
+    operations = [_Operation(log, columns, record) for record in lines.values()]
+    operations = [operation for operation in operations if operation.operands]
+    shared = Counter(one for operation in operations for one in operation.indices())
+    yield (change for operation in operations for change in operation.moves(shared))
+    yield (change for operation in operations for change in operation.others())
+    yield (change for operation in operations for change in operation.sizes())
+
+
+class _Operation:
+    """The operations of a line, and how they may be changed."""
+
+    def __init__(self, log: Log, columns: Columns, record: int) -> None:
+        values = log.records.values(record)
+        self.log = log
+        self.name, self.is_vector = log.ops[values["op"]], values["pipe"] == VECTOR
+        self.at = SourceLine(*log.lines[values["line"]][:2])
+        self.is_copy = self.name in _COPIES
+        self.methods = _COPIES if self.is_copy else (self.name,)
+        self.operands: list[_Operand] = []
+        if self.is_copy or self.name == "load" or (self.name in INSTRUCTIONS and hasattr(Core, self.name)):
+            own = np.flatnonzero((columns["line"] == values["line"]) & (columns["op"] == values["op"]))
+            sides = [side for side in _SIDES if values[f"{side}_alloc"] != NONE]
+            self.operands = [_Operand(log, columns, own, record, side, self.at) for side in sides]
+
+    def indices(self) -> Iterator[bytes]:
+        """Yield what the tasks access along each axis of each operand."""
+        return (operand.indices(axis) for operand in self.operands for axis in operand.axes)
+
+    def moves(self, shared: Counter[bytes]) -> Iterator[Change]:
+        """Yield another index of one operand, or of all that have one of this number.
+
+        Likelier is one that no other line has, and one that others have after the change; of those, one that is read.
+        """
+        together: dict[tuple[int, ...], list[int]] = {}
+        for position, operand in enumerate(self.operands):
+            twice = [one.name for one in self.operands].count(operand.name) > 1
+            for axis in operand.axes:
+                together.setdefault((axis.number, axis.extent), []).append(position)
+                for step in operand.steps(axis):
+                    how = operand.moved(axis, step, f" of the {_SOURCES.get(position, '')}" if twice else "")
+                    before, after = shared[operand.indices(axis)] - 1, shared[operand.indices(axis, step)]
+                    yield Change(
+                        self.at,
+                        self.methods,
+                        Move((position,), axis, step),
+                        wrong_part(operand.name, (self.at,), f"{how}, {EVERY_OUTPUT}"),
+                        (before - after, position == 0),
+                    )
+        for positions in together.values():
+            if len(positions) > 1:
+                yield from self._together(positions)
+
+    def _together(self, positions: Sequence[int]) -> Iterator[Change]:
+        """Yield another index of several operands."""
+        first = self.operands[positions[0]]
+        other = self.operands[positions[1]]
+        for axis in first.axes:
+            for step in first.steps(axis) if axis in other.axes else ():
+                names = " and ".join(dict.fromkeys(self.operands[position].name for position in positions))
+                what = wrong_part(names, (self.at,), f"{first.moved(axis, step, '')}, {EVERY_OUTPUT}")
+                yield Change(self.at, self.methods, Move(tuple(positions), axis, step), what, _TOGETHER)
+
+    def others(self) -> Iterator[Change]:
+        """Yield another buffer, another rounding mode, zeros before it, or none of it."""
+        if self.at.is_compiled:
+            return
+        for position, operand in enumerate(self.operands[1:], 1):
+            for name in operand.alike:
+                what = f"read {name} in place of {operand.name} at {self.at.location}: then {EVERY_OUTPUT}"
+                yield Change(self.at, self.methods, Rename(position, name), what)
+        for mode in _MODES if self.name == "convert" else ():
+            what = f'use the rounding mode "{mode}" at {self.at.location}: then {EVERY_OUTPUT}'
+            yield Change(self.at, self.methods, Mode(mode), what)
+        if self.is_vector and not self.is_copy and self.name not in FILLS:
+            result = self.operands[0].name
+            if result in [operand.name for operand in self.operands[1:]]:
+                what = f"write zeros to {result} before {self.at.location}: with that, {EVERY_OUTPUT}"
+                yield Change(self.at, self.methods, clear, what)
+            what = f"leave out the {self.name} at {self.at.location}: without it, {EVERY_OUTPUT}"
+            yield Change(self.at, self.methods, leave_out, what)
+
+    def sizes(self) -> Iterator[Change]:
+        """Yield another size of a copy."""
+        if not self.is_copy or self.at.is_compiled:
+            return
+        axes = len(self.operands[0].box.shape)
+        for axis in range(axes):
+            for step in (1, -1):
+                along = f" along axis {axis} of what it copies" if axes > 1 else ""
+                how = f"with 1 {'more' if step > 0 else 'less'}{along}"
+                what = f"correct the size at {self.at.location}: {how}, {EVERY_OUTPUT}"
+                yield Change(self.at, self.methods, Size(axis, step), what)
+
+
+class _Operand:
+    """An operand of the operations of a line: its allocation, its box, and the axes of the allocation."""
+
+    def __init__(self, log: Log, columns: Columns, own: Integers, record: int, side: str, at: SourceLine) -> None:
+        allocation = log.allocations[int(columns[f"{side}_alloc"][record])]
+        self.box: Box = log.boxes[int(columns[f"{side}_box"][record])]
+        self.name, self.is_compiled = allocation.name, at.is_compiled
+        self.tasks, self.offsets = columns["task"][own], columns[f"{side}_offset"][own].astype(np.int64)
+        self.axes = list(_axes_of(allocation, self.box))
+        others = (one for one in log.allocations if _is_alike(one, allocation))
+        self.alike = dict.fromkeys(one.name for one in others)
+
+    def steps(self, axis: Axis) -> Iterable[int]:
+        """Return what may be added to an index: of those that are equal modulo the extent, one that does not wrap."""
+        if axis.count > 1:
+            steps = (-1, 1, -2, 2, -axis.count, axis.count)
+            return dict.fromkeys(step for step in steps if abs(step) < axis.extent)
+        found: dict[int, int] = {}
+        for step in (-1, 1, -2, 2):
+            same = (step, step % axis.extent, step % axis.extent - axis.extent)
+            found.setdefault(step % axis.extent, next((one for one in same if not self._wraps(axis, one)), step))
+        return [step for rest, step in found.items() if rest]
+
+    def _wraps(self, axis: Axis, step: int) -> bool:
+        there = self.offsets // axis.stride % axis.extent + step
+        return bool((there < 0).any() or (there + axis.count > axis.extent).any())
+
+    def indices(self, axis: Axis, step: int = 0) -> bytes:
+        """Return the tasks and their indices along an axis, as a key."""
+        there = (self.offsets // axis.stride + step) % axis.extent
+        return self.tasks.tobytes() + there.tobytes()
+
+    def moved(self, axis: Axis, step: int, which: str) -> str:
+        """Return how an index is changed."""
+        if self.is_compiled:
+            how = f"with the address{which} {abs(step) * axis.stride} B {'lower' if step < 0 else 'higher'}"
+            return how + (f", modulo {axis.extent * axis.stride} B" if self._wraps(axis, step) else "")
+        along = f" along axis {axis.number}" if axis.number >= 0 else ""
+        how = f"with the index{which} {abs(step)} {'less' if step < 0 else 'more'}{along}"
+        return how + (f", modulo {axis.extent}" if self._wraps(axis, step) else "")
+
+
+def _axes_of(allocation: AllocationRecord, box: Box) -> Iterator[Axis]:
+    """Yield the axes of an allocation along which an operand has an index; of plain bytes, that of parts like it."""
+    shape, itemsize = allocation.shape, dtype_of(allocation.dtype).itemsize
+    part = box.itemsize * int(np.prod(box.shape, dtype=np.int64))
+    if len(shape) == itemsize == 1 < box.itemsize:
+        shape, itemsize = (allocation.nbytes // part, part // box.itemsize), box.itemsize
+    strides = contiguous_strides(shape, itemsize)
+    if allocation.nbytes != itemsize * int(np.prod(shape, dtype=np.int64)):
+        return
+    for number, (stride, extent) in enumerate(zip(strides, shape, strict=True)):
+        count = next((one for one, other in zip(box.shape, box.strides, strict=True) if other == stride), 1)
+        if count < extent:
+            yield Axis(number if len(shape) > 1 else -1, stride, extent, count)
+
+
+def _is_alike(one: AllocationRecord, other: AllocationRecord) -> bool:
+    names = ("memory", "dtype", "shape")
+    return one.name != other.name and all(getattr(one, name) == getattr(other, name) for name in names)
