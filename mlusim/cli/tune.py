@@ -68,7 +68,7 @@ _EXECUTION_OPTIONS = (
 )
 _OUTPUT_OPTIONS = (
     click.option(
-        "--all", "show_all", is_flag=True, help=f"Print every plan that ran, not only the first {PLANS_SHOWN}."
+        "--all", "show_all", is_flag=True, help=f"Print every run, not only the first {PLANS_SHOWN}."
     ),
     full_option,
     json_option,
