@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from sys import _getframe
 from typing import Any
 
@@ -52,7 +53,8 @@ class Change:
             frame = _getframe(1)
             passed: Passed | None = arguments
             if frame.f_lineno == self.at.line and frame.f_code.co_filename == self.at.file:
-                passed = self.of(core, arguments)
+                bound = signature(issue).bind(*arguments, **named)
+                passed, named = self.of(core, bound.args), bound.kwargs
             return None if passed is None else issue(*passed, **named)
 
         return method

@@ -8,8 +8,8 @@ import linecache
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import wraps
-from types import CodeType, FunctionType
+from functools import partial, wraps
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from mlusim.cores.core import Kernel
@@ -19,6 +19,9 @@ from mlusim.verifier.source_file import SourceLine
 EVERY_OUTPUT = "every output is right"
 _ENCLOSING = "enclosing"
 _CALLS = ("min", "max")
+# Numbers of a core that are easily mistaken for each other.
+_NUMBERS_OF_A_CORE = (("task_id", "core_id", "cluster_id"), ("task_dim", "core_dim", "cluster_dim"))
+Definition = ast.AsyncFunctionDef | ast.FunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class SourceChange:
     """A function with another number in it.
 
     Attributes:
-        function: the function.
+        function: the function: that of the kernel, or one that it calls.
         node: its definition, changed.
         at: the line.
         new: what to write there.
@@ -34,23 +37,59 @@ class SourceChange:
     """
 
     function: FunctionType
-    node: ast.AsyncFunctionDef
+    node: Definition
     at: SourceLine
     new: str
     remedy: str
 
     def applied(self, kernel: Kernel) -> Kernel:
         """Return the kernel with the change."""
-        function = self.function
+        function, of_kernel = self.function, _function_of(kernel)
         code = _compiled(function, self.node)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         closure = tuple(cells[name] for name in code.co_freevars)
         changed = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         changed.__kwdefaults__ = function.__kwdefaults__
-        return wraps(kernel)(changed)
+        if function is not of_kernel:
+            names = of_kernel.__globals__ | {function.__name__: changed}
+            changed = FunctionType(
+                of_kernel.__code__, names, of_kernel.__name__, of_kernel.__defaults__, of_kernel.__closure__
+            )
+            changed.__kwdefaults__ = of_kernel.__kwdefaults__
+        return _with_function(kernel, changed)
 
 
-def _compiled(function: FunctionType, node: ast.AsyncFunctionDef) -> CodeType:
+def _function_of(kernel: Any) -> Any:
+    """Return the function of a kernel, which may be a method, or have some arguments already."""
+    kernel = inspect.unwrap(kernel)
+    if isinstance(kernel, partial):
+        return _function_of(kernel.func)
+    return kernel.__func__ if isinstance(kernel, MethodType) else kernel
+
+
+def _with_function(kernel: Any, function: FunctionType) -> Kernel:
+    """Return a kernel with another function."""
+    kernel = inspect.unwrap(kernel)
+    if isinstance(kernel, partial):
+        return partial(_with_function(kernel.func, function), *kernel.args, **kernel.keywords)
+    if isinstance(kernel, MethodType):
+        return MethodType(function, kernel.__self__)
+    return wraps(kernel)(function)
+
+
+def _functions_of(kernel: Kernel) -> Iterator[FunctionType]:
+    """Yield the function of a kernel in Python, and those of its file that it calls by their names."""
+    function = _function_of(kernel)
+    if not isinstance(function, FunctionType) or hasattr(function, "bangc_module"):
+        return
+    yield function
+    for name in function.__code__.co_names:
+        called = function.__globals__.get(name)
+        if isinstance(called, FunctionType) and called.__code__.co_filename == function.__code__.co_filename:
+            yield called
+
+
+def _compiled(function: FunctionType, node: Definition) -> CodeType:
     """Return the code of a function with another definition."""
     file, name = function.__code__.co_filename, function.__code__.co_name
     outer = syntax_tree(f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass").body[0]
@@ -61,7 +100,7 @@ def _compiled(function: FunctionType, node: ast.AsyncFunctionDef) -> CodeType:
     return code  # type: ignore[no-any-return]  # Any for the loop
 
 
-def _is_source_of(function: FunctionType, node: ast.AsyncFunctionDef) -> bool:
+def _is_source_of(function: FunctionType, node: Definition) -> bool:
     """Return whether a function still is what its file says."""
     ours, theirs = _compiled(function, node), function.__code__
     constants = [[one for one in code.co_consts if not isinstance(one, CodeType)] for code in (ours, theirs)]
@@ -74,9 +113,11 @@ def source_changes_of(kernel: Kernel, lines: Collection[int], *, only_there: boo
 
     `only_there`: only of these lines.
     """
-    function: Any = inspect.unwrap(kernel)
-    if not isinstance(function, FunctionType) or hasattr(kernel, "bangc_module"):
-        return
+    for function in _functions_of(kernel):
+        yield from _changes_of(function, lines, only_there=only_there)
+
+
+def _changes_of(function: FunctionType, lines: Collection[int], *, only_there: bool) -> Iterator[SourceChange]:
     node = _definition(function.__code__)
     if node is None or not _is_source_of(function, node):
         return
@@ -109,14 +150,14 @@ def _distinct(node: Any, parents: Mapping[Any, Any]) -> Any:
     return around if ast.unparse(around).count(ast.unparse(node)) > 1 else node
 
 
-def _definition(code: CodeType) -> ast.AsyncFunctionDef | None:
+def _definition(code: CodeType) -> Definition | None:
     """Return the definition of a function, without its decorators; None if its source cannot be read."""
     try:
         tree = syntax_tree("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
         return None
     for node in ast.walk(tree):
-        if isinstance(node, ast.AsyncFunctionDef) and node.name == code.co_name:
+        if isinstance(node, Definition) and node.name == code.co_name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
                 node.decorator_list = []
@@ -131,13 +172,24 @@ def _numbers(node: ast.AST, lines: Collection[int]) -> Iterator[tuple[str, int |
     elif isinstance(node, ast.Compare):
         yield "left", None
         yield from (("comparators", place) for place in range(len(node.comparators)))
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_number(node.value):
+    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+        yield from (("value.elts", place) for place, one in enumerate(node.value.elts) if _is_number(one))
+    elif _has_a_number(node):
         yield "value", None
     elif isinstance(node, ast.Subscript) and node.lineno in lines:
         if isinstance(node.slice, ast.Tuple):
             yield from ((part, place) for place, one in enumerate(node.slice.elts) for part in _parts(one))
         else:
             yield from ((part, -1) for part in _parts(node.slice))
+
+
+def _has_a_number(node: ast.AST) -> bool:
+    """Return whether the value of an assignment, a `return` or an argument `cluster=` is a number."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "cluster"
+    is_assigned = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    value = node.value if is_assigned or isinstance(node, ast.Return) else None  # type: ignore[attr-defined]
+    return value is not None and _is_number(value)
 
 
 def _parts(index: ast.expr) -> tuple[str, ...]:
@@ -166,6 +218,8 @@ def _holder(node: Any, field: str, place: int | None) -> tuple[Any, Any, ast.exp
         return index, part, getattr(index, part)
     if name == "slice":
         return (node, "slice", node.slice) if place == -1 else (node.slice.elts, place, node.slice.elts[place])
+    if name == "value" and part and place is not None:
+        return node.value.elts, place, node.value.elts[place]
     if place is None:
         return node, name, getattr(node, name)
     values = getattr(node, name)
@@ -199,12 +253,17 @@ def _others(number: ast.expr) -> Iterator[ast.expr]:
                 yield ast.Call(number.func, [*number.args[:place], other, *number.args[place + 1 :]], [])
     elif _is_number(number):
         yield from (ast.BinOp(number, operator, ast.Constant(1)) for operator in (ast.Add(), ast.Sub()))
+        if isinstance(number, ast.Attribute):
+            alike = (name for names in _NUMBERS_OF_A_CORE if number.attr in names for name in names)
+            yield from (ast.Attribute(number.value, name, number.ctx) for name in alike if name != number.attr)
 
 
 def _sums(number: ast.BinOp) -> Iterator[ast.expr]:
     """Yield a sum or difference with one more or less."""
     if not isinstance(number.right, ast.Constant):
         yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left))
+        if isinstance(number.left, ast.Constant):
+            yield number.right
         if isinstance(number.right, ast.BinOp):
             yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right))
         return

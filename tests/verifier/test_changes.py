@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from threading import Thread
 from time import perf_counter
 from types import FunctionType
@@ -88,6 +89,53 @@ async def wrong_mode(core, x, out):
     await core.memcpy(out, short)
 
 
+async def shifted(core, x, out, shift):
+    box = core.sram.alloc((4, x.shape[1]), x.dtype, "box")
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    await core.memcpy(tile, x[core.core_id])
+    await core.memcpy(box[core.core_id], tile)
+    await core.sync_all_ipu_within_cluster()
+    await core.memcpy(dst=tile, src=box[(core.core_id + shift) % 4])
+    await core.memcpy(out[core.task_id], tile)
+
+
+class Copier:
+    async def copy(self, core, x, out):
+        tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+        for row in range(core.task_id, 3, core.task_dim):
+            await core.memcpy(dst=tile, src=x[row])
+            await core.memcpy(dst=out[row], src=tile)
+
+
+def rows_of(core):
+    return range(core.task_id, 3, core.task_dim)
+
+
+async def by_helper(core, x, out):
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    for row in rows_of(core):
+        await core.memcpy(tile, x[row])
+        await core.memcpy(out[row], tile)
+
+
+async def mirrored(core, x, out):
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    await core.memcpy(tile, x[2 * (3 - core.task_id)])
+    await core.memcpy(out[core.task_id], tile)
+
+
+async def wrong_id(core, x, out):
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    await core.memcpy(tile, x[core.core_id])
+    await core.memcpy(out[core.task_id], tile)
+
+
 def test_a_kernel_that_is_not_what_its_file_says_is_not_changed_there():
     code = wrong_bound.__code__
     kernel = FunctionType(code.replace(co_consts=tuple(6 if one == 7 else one for one in code.co_consts)), globals())
@@ -104,11 +152,16 @@ CASES = [
     (wrong_bound, X.sum(0), BLOCK, "write `range(8)` in place of `range(7)`"),
     (wrong_size, X, BLOCK, "correct the size at "),
     (no_zeros, X * SIGNS, BLOCK, "write zeros to acc before"),
+    (partial(shifted, shift=2), X[[1, 2, 3, 0]], UNION, "write `box[(core.core_id - 1 + shift) % 4]`"),
+    (Copier().copy, X[:4], BLOCK, "write `range(core.task_id, 4, core.task_dim)`"),
+    (by_helper, X[:4], BLOCK, "write `range(core.task_id, 4, core.task_dim)`"),
+    (mirrored, X[::2], UNION, "write `x[2 * core.task_id]` in place of `x[2 * (3 - core.task_id)]`"),
+    (wrong_id, X, {"dim": 8, "kind": "UNION2"}, "write `x[core.task_id]` in place of `x[core.core_id]`"),
     (wrong_mode, (X / 3).astype(np.float16), BLOCK, 'use the rounding mode "rn"'),
 ]
 
 
-@pytest.mark.parametrize(("kernel", "expected", "options", "remedy"), CASES, ids=[case[0].__name__ for case in CASES])
+@pytest.mark.parametrize(("kernel", "expected", "options", "remedy"), CASES, ids=range(len(CASES)))
 def test_the_change_that_mends_comes_first(kernel, expected, options, remedy):
     x = X / 3 if kernel is wrong_mode else X
     (finding,) = verify(kernel, x, Output(expected.shape, expected.dtype), reference=expected, **options).errors
