@@ -67,9 +67,7 @@ _EXECUTION_OPTIONS = (
     workers_option,
 )
 _OUTPUT_OPTIONS = (
-    click.option(
-        "--all", "show_all", is_flag=True, help=f"Print every run, not only the first {PLANS_SHOWN}."
-    ),
+    click.option("--all", "show_all", is_flag=True, help=f"Print every run, not only the first {PLANS_SHOWN}."),
     full_option,
     json_option,
     click.option("--quiet", "-q", is_flag=True, help="Print the command for the best one, and nothing else."),

@@ -187,9 +187,9 @@ def _has_a_number(node: ast.AST) -> bool:
     """Return whether the value of an assignment, a `return` or an argument `cluster=` is a number."""
     if isinstance(node, ast.keyword):
         return node.arg == "cluster"
-    is_assigned = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    value = node.value if is_assigned or isinstance(node, ast.Return) else None  # type: ignore[attr-defined]
-    return value is not None and _is_number(value)
+    if not isinstance(node, ast.Assign | ast.Return) or node.value is None:
+        return False
+    return _is_number(node.value) and (isinstance(node, ast.Return) or isinstance(node.targets[0], ast.Name))
 
 
 def _parts(index: ast.expr) -> tuple[str, ...]:

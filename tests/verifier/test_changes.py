@@ -128,6 +128,12 @@ async def mirrored(core, x, out):
     await core.memcpy(out[core.task_id], tile)
 
 
+async def short_copy(core, x, out):
+    tile = core.nram.alloc(x.shape, x.dtype, "tile")
+    await core.memcpy(tile[:7], x)
+    await core.memcpy(out, tile)
+
+
 async def wrong_id(core, x, out):
     if core.is_memory_core:
         return
@@ -155,6 +161,7 @@ CASES = [
     (partial(shifted, shift=2), X[[1, 2, 3, 0]], UNION, "write `box[(core.core_id - 1 + shift) % 4]`"),
     (Copier().copy, X[:4], BLOCK, "write `range(core.task_id, 4, core.task_dim)`"),
     (by_helper, X[:4], BLOCK, "write `range(core.task_id, 4, core.task_dim)`"),
+    (short_copy, X, BLOCK, "write `tile[:8]` in place of `tile[:7]`"),
     (mirrored, X[::2], UNION, "write `x[2 * core.task_id]` in place of `x[2 * (3 - core.task_id)]`"),
     (wrong_id, X, {"dim": 8, "kind": "UNION2"}, "write `x[core.task_id]` in place of `x[core.core_id]`"),
     (wrong_mode, (X / 3).astype(np.float16), BLOCK, 'use the rounding mode "rn"'),

@@ -28,7 +28,7 @@ from mlusim.verifier.source_file import location_of
 
 # What mends a race, other than a sync or a barrier.
 _NO_SYNC = (Way.PART, Way.ACCESS)
-_OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access")
+_OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access", "copy", "operand")
 
 
 class OtherRun(NamedTuple):
