@@ -232,13 +232,16 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Result:
     log = log_of(head["log"], array)
     check_on_board(log, board)
     log.sources = sources = {str(file): str(text) for file, text in head["sources"].items()}
+    theory_ops = None if head["theory_ops"] is None else int(head["theory_ops"])
+    if theory_ops is not None and theory_ops < 0:
+        raise ValueError(f"{theory_ops} operations")
     result = Result(
         operator=str(head["operator"]),
         board=board,
         plan=None if head["plan"] is None else _plan_of(head["plan"], board, array),
         request=request,
         log=log,
-        theory_ops=None if head["theory_ops"] is None else int(head["theory_ops"]),
+        theory_ops=theory_ops,
         stopped=str(head["stopped"]),
         sources=sources,
         output=output,

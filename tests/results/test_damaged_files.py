@@ -94,6 +94,7 @@ def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
         lambda head: head.update(output={"dtype": "float32", "shape": [4]}),
         lambda head: head.update(board=None),
         lambda head: head.update(theory_ops="many"),
+        lambda head: head.update(theory_ops=-1),
     ]
     for change in changes:
         message = refused(rewritten(saved, change, tmp_path / "wrong"))

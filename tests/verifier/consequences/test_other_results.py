@@ -48,6 +48,12 @@ def test_a_sync_comes_first_if_the_result_in_order_is_right_and_a_part_if_not(ke
     assert any("`await core.sync" in remedy for remedy in finding.remedies[1:])
 
 
+def test_sums_that_only_round_differently_in_order_are_right():
+    x = np.random.default_rng(0).standard_normal((8, 1024), np.float32)
+    finding = the_only_error(sums, x, Output(8), "no sync", reference=np.sum(x[:, ::-1], axis=1), **ONE)
+    assert finding.remedy.startswith("`await core.sync_io()`")
+
+
 def test_without_a_reference_a_sync_comes_first():
     assert the_only_error(squares, X, Output.like(X), "slot", **ONE).remedy.startswith("`await core.sync_io()`")
 
