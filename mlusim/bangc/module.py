@@ -74,7 +74,6 @@ class Module:
         variables: its variables in GDRAM, which the instances of its templates share.
         calls: intrinsics and library functions that the file calls, with file and line of the first call.
         missing: those of them that the simulator does not support.
-        of_host: functions without `__mlu_func__` that its code for the board calls, with the same.
         digest: as in `Translation`.
     """
 
@@ -111,7 +110,6 @@ class Module:
         self._texts = program.texts
         self.calls = program.calls
         self.missing = program.missing
-        self.of_host = program.of_host
         self.digest = program.digest
         if program.binary is None:
             return

@@ -30,7 +30,6 @@ class Surveyed:
         has_main: whether it is a host program.
         known, missing: the intrinsics that it calls, and those of them that the simulator does not support.
         remedies: for each missing one the location of its first call, why it is not simulated, or what to call instead.
-        of_host: functions without `__mlu_func__` that its code for the board calls, with file and line.
         libraries: functions of the vendor's host libraries that it calls and that are not simulated.
         error: the compiler's message if it does not compile.
     """
@@ -42,7 +41,6 @@ class Surveyed:
     known: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
-    of_host: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     error: str = ""
 
@@ -96,7 +94,6 @@ def survey(
             known=known,
             missing=missing,
             remedies=remedies,
-            of_host=tuple(f"{Path(file).name}:{line}: {name}" for name, (file, line) in module.of_host.items()),
             libraries=libraries,
         )
 

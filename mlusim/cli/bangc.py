@@ -249,8 +249,6 @@ def _print_file(file: Surveyed) -> None:
         console.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
     for remedy in file.remedies:
         console.print_text(f"  missing     {remedy}")
-    for call in file.of_host:
-        console.print_text(f"  host code   {call} is called by code for the board: declare it with __mlu_func__")
     if file.libraries:
         console.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
     if file.error:

@@ -49,6 +49,8 @@ _WITHOUT_RETURN = (
     "in C++, the end of a function that returns a value must not be reached: the value is undefined, and compilers may "
     "omit the code that leads there"
 )
+# Kinds that are about the function that contains the line.
+_OF_FUNCTIONS = frozenset(("host-function", "no-return"))
 # By kind of remark: the rule and the remedies.
 RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "lookup": (_BEYOND, (_INTO_THE_TABLE,)),
@@ -91,7 +93,7 @@ def _finding(log: Log, remark: Remark, times: int) -> Finding:
         return replace(finding, location=location, fields={"file": file, "line": line})
     task = log.tasks[remark.task]
     site = Site(
-        role="calls",
+        role="in" if remark.kind in _OF_FUNCTIONS else "calls",
         operation=remark.operation,
         file=file,
         line=line,
@@ -106,6 +108,6 @@ def _finding(log: Log, remark: Remark, times: int) -> Finding:
 
 
 def _pipe(remark: Remark, *, is_memory_core: bool) -> str:
-    if remark.kind in {"host-function", "no-return"}:
+    if remark.kind in _OF_FUNCTIONS:
         return "scalar"
     return "sync" if is_memory_core else "vector"

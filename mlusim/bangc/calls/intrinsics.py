@@ -223,11 +223,11 @@ def _memory(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, 
         task.answer(_NUMBERS[kind])
 
 
-@_intrinsic("__mlusim_no_return", 1)
-def _no_return(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
-    """Note that a function or lambda ends without its return."""
+@_intrinsic("__mlusim_hint", 2)
+def _hint(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    """Note something about the function that contains the line."""
     del codes
-    task.note_no_return(text_at(values[0]), line)
+    task.note_function(text_at(values[0]), text_at(values[1]), line)
 
 
 @_intrinsic("__mlusim_now", 0, returns="uint64_t")

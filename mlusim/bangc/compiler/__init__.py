@@ -7,7 +7,7 @@ Rewriting, line by line, of what C++ does not have:
   launches                 `kernel<<<dim, type, queue>>>(...)`
   entries                  functions that the host may launch, and `main`
   device_functions         device functions, of which each file of a program has its own
-  host_functions           functions without `__mlu_func__` that code for the board calls
+  host_functions           functions without `__mlu_func__`, which report calls by code for the board
   missing_returns          functions and lambdas of the board that end without their return
   undeclared_names         names that are missing, or that clash with the headers
   unknown_names            names of BANG C that are neither instructions nor in the headers

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from mlusim.bangc.compiler.device_functions import FUNCTION_WORD, HOST_WORD
 from mlusim.bangc.compiler.entries import ENTRY_WORD
 from mlusim.bangc.compiler.host_functions import functions, is_parameter
-from mlusim.bangc.compiler.source import Source, Token
+from mlusim.bangc.compiler.source import Source, Token, joined
 
 # Words of declarations without a type, or whose type may be void without saying so.
 _UNKNOWN = frozenset(("void", "auto", "decltype", "operator", "constexpr", "consteval"))
@@ -23,9 +23,9 @@ _OF_TYPE = frozenset(("::", "<", ">", ",", "*", "&"))
 
 def report_missing_returns(source: Source) -> None:
     """Insert a call before the end of each function and lambda of the board that returns a value."""
-    for position, of_class in functions(source):
-        start, name = source.start_of_statement(position), source.tokens[position - 1].text
-        declared = source.tokens[start : position - 1]
+    for position, first, of_class in functions(source):
+        name = joined(source.tokens[first:position])
+        declared = source.tokens[source.start_of_statement(position) : first]
         body, words = source.body_of(position), {token.text for token in declared}
         if body < 0 or not words & {FUNCTION_WORD, ENTRY_WORD} or HOST_WORD in words:
             continue
@@ -62,4 +62,4 @@ def _lambdas(source: Source, body: int, end: int) -> Iterator[int]:
 
 
 def _insert(source: Source, end: int, name: str) -> None:
-    source.insert(end, f'; ::__mlusim_no_return("{name}");')
+    source.insert(end, f'; ::__mlusim_hint("no-return", "{name}");')

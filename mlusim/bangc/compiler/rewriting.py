@@ -23,7 +23,7 @@ from mlusim.bangc.compiler.entries import (
     rewrite_main,
 )
 from mlusim.bangc.compiler.headers import DECLARATIONS, header_words
-from mlusim.bangc.compiler.host_functions import host_functions_called
+from mlusim.bangc.compiler.host_functions import report_host_functions
 from mlusim.bangc.compiler.launches import keep_function, rewrite_launch
 from mlusim.bangc.compiler.memory_arrays import SPACES, UNNAMED, MemoryArrays
 from mlusim.bangc.compiler.missing_returns import report_missing_returns
@@ -55,8 +55,7 @@ _AFTER_VALUES = (")", "}", ",", ";", ":", ">")
 class Rewritten:
     """The text to compile, its entries, words used like instructions, and names that it declares.
 
-    Attributes `unsized` and `defined` are those of its arrays with a memory space, as in `MemoryArrays`, and `of_host`
-    the functions of the host that its code for the board calls.
+    Attributes `unsized` and `defined` are those of its arrays with a memory space, as in `MemoryArrays`.
     """
 
     text: str
@@ -66,7 +65,6 @@ class Rewritten:
     declared: set[str] = field(default_factory=set)
     unsized: dict[str, tuple[str, int]] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
-    of_host: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 def rewrite(
@@ -85,7 +83,7 @@ def rewrite(
     """
     learned = learned or LearnedNames()
     source = source_of(text)
-    of_host = host_functions_called(source)
+    report_host_functions(source)
     report_missing_returns(source)
     _rename(source, learned.clashing & _declared_names(source))
     rewriter = _Rewriter(source, learned, own_functions)
@@ -101,7 +99,7 @@ def rewrite(
     entries, has_main, arrays = rewriter.entries, rewriter.has_main, rewriter.arrays
     name_entries(entries)
     text = source.edited() + registrations(entries, instantiate, has_main=has_main)
-    return Rewritten(text, entries, calls, has_main, _declared_names(source), arrays.unsized, arrays.defined, of_host)
+    return Rewritten(text, entries, calls, has_main, _declared_names(source), arrays.unsized, arrays.defined)
 
 
 class _Rewriter:

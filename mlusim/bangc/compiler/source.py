@@ -125,14 +125,16 @@ class Source:
 
     def parameters_of(self, position: int) -> int:
         """Return the bracket that opens the parameters of the function declared from `position` on; -1 for none."""
-        is_operator = False
+        # Such as `operator()`, and `f<float>` of a specialisation.
+        any_name = [token.text for token in self.tokens[position : position + 3]] == ["template", "<", ">"]
         for index in outside_brackets(self.tokens, position):
             text, before = self.tokens[index].text, self.tokens[index - 1]
-            if text in ";{}" or (text == "=" and not is_operator):
+            if text in ";{}" or (text == "=" and not any_name):
                 break
-            if text == "(" and before.text not in NOT_FUNCTION_NAMES and (is_operator or before.kind == "word"):
-                return index
-            is_operator |= text == "operator"
+            if text == "(" and before.text not in NOT_FUNCTION_NAMES and (any_name or before.kind == "word"):
+                # In `float (*name)(float)`, no parameters follow the word.
+                return -1 if self.next_text(index) in ("*", "&") else index
+            any_name |= text == "operator"
         return -1
 
     def body_of(self, parameters: int) -> int:

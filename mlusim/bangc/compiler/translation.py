@@ -52,11 +52,6 @@ class Translation:
         """The calls in its files, as `Rewritten.calls`; of several files, the first counts."""
         return _calls(self.texts)
 
-    @property
-    def of_host(self) -> dict[str, tuple[str, int]]:
-        """Functions of the host that code for the board calls, as `Rewritten.of_host`."""
-        return {name: location for text in reversed(self.texts) for name, location in text.of_host.items()}
-
 
 def translate(
     files: Sequence[Path], on: Board, options: Options, instantiate: tuple[str, ...] = (), *, syntax_only: bool = False
@@ -111,7 +106,7 @@ def _translation(
         binary = _compiled(files, texts, options, syntax_only=syntax_only)
     others = set().union(*(names.others for names in learned))
     missing = {name: location for name, location in _calls(texts).items() if name in others or is_unknown(name)}
-    found = [Rewritten("", text.entries, text.calls, text.has_main, of_host=text.of_host) for text in texts]
+    found = [Rewritten("", text.entries, text.calls, text.has_main) for text in texts]
     digest = cache.content_key(*key_words(options), *map(text_of_user, plain))
     return Translation(found, binary, missing, digest)
 

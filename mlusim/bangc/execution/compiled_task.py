@@ -62,6 +62,11 @@ _ASTRAY = (
     ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
     f"have; {_ON_A_MEMORY_CORE}"
 )
+# By kind of hint, what is wrong with a function.
+_OF_FUNCTIONS = {
+    "host-function": "code for the board calls {}, which has no __mlu_func__",
+    "no-return": "{} returns a value, and ends here without a return",
+}
 _MEANT_FOR_OTHERS = f". A memory core runs this, and its coreId is 128; if it is not meant to, {_ON_A_MEMORY_CORE}"
 
 
@@ -173,18 +178,10 @@ class CompiledTask:
         title = f"exit({status}) on a memory core: it ends the memory core's task only (ASSUMED)"
         self._hint("exit", title, line)
 
-    def note_functions_of_host(self, function: str) -> None:
-        """Add a hint, once a run, for each function of the host that the file's code for the board calls."""
-        log = self.issuer.log
-        for name, (file, number) in self.module.of_host.items():
-            line = log.source_line(file, number, function)
-            if ("host-function", line) not in log.remarks:
-                self._hint(name, f"code for the board calls {name}, which has no __mlu_func__", line, "host-function")
-
-    def note_no_return(self, name: str, line: int) -> None:
-        """Add a hint, once a run: a function that returns a value ends without its return."""
-        if ("no-return", line) not in self.issuer.log.remarks:
-            self._hint(name, f"{name} returns a value, and ends here without a return", line, "no-return")
+    def note_function(self, kind: str, name: str, line: int) -> None:
+        """Add a hint of a kind of `_OF_FUNCTIONS`, once a run, about the function that contains the line."""
+        if (kind, line) not in self.issuer.log.remarks:
+            self._hint(name, _OF_FUNCTIONS[kind].format(name), line, kind)
 
     def _hint(self, name: str, title: str, line: int, kind: str = "memory-core") -> None:
         task = self._task

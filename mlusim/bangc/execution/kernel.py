@@ -86,8 +86,6 @@ async def execute(
         blob: the arguments, as `pack` returns them.
     """
     task = CompiledTask(core, module, image, gdram, name, blob)
-    if module.of_host and not core.is_memory_core:
-        task.note_functions_of_host(name)
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
     start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
     ctypes.memmove(start, blob, len(blob))

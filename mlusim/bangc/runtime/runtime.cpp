@@ -63,6 +63,9 @@ EXPORT void mlusim_switch() {
     cross(f);
 }
 
+// Whether a task of a kernel, and not `main`, is for the first time where `seen` is.
+EXPORT bool mlusim_enters_host(char *seen) { return current && current->device && !*seen && (*seen = 1); }
+
 EXPORT int mlusim_print(const char *format, va_list list) {
     if (!current) {
         if (loading && loading->muted) return 0;

@@ -70,6 +70,7 @@ struct mlusim_record {
 };
 extern struct mlusim_record *mlusim_call_record;
 void mlusim_switch();
+bool mlusim_enters_host(char *seen);
 void *mlusim_place(uint64_t kind, const char *name, uint64_t size, const char *file, int line, const char *owner,
                    const void *initial);
 void *mlusim_find(uint64_t kind, const char *name, void **reference);
