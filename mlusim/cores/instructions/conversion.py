@@ -1,9 +1,9 @@
 """Conversions between element types, with BANG C's rounding modes and scale positions.
 
 `dst = src` in dst's type. The rules are those of `cores.compute.convert`; in addition, conversions to a float of 32
-bits or less support every rounding mode, and `position` scales by a power of two: a float becomes the integer nearest
-to src / 2^position, an integer the float src * 2^position. Integers have a position each: between them, `position` is
-that of dst minus that of src.
+bits or less support every rounding mode, and `position` scales by a power of two before rounding: a float becomes the
+integer src / 2^position, an integer the float src * 2^position. Integers have a position each: between them, `position`
+is that of dst minus that of src.
 """
 
 from __future__ import annotations

@@ -160,7 +160,8 @@ LIBRARY: list[Instruction] = [
     ),
     _binary(
         "scalbn",
-        np.ldexp,
+        # Beyond these exponents every result is 0 or infinite; NumPy takes none of 64 bits without a sign.
+        lambda a, b: np.ldexp(a, np.clip(b, -999, 999).astype(np.int32)),
         "dst = src0 times 2 to the power of the integer src1",
         "",
         operands=(DST, Operand("src0"), Operand("src1", Match.FREE, INTEGERS)),

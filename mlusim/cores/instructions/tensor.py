@@ -108,7 +108,14 @@ def _integral_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) 
         return "dst and src need the same number of elements"
     if source.nbytes % _BLOCK_BYTES:
         return f"src is a multiple of {_BLOCK_BYTES} B"
-    return "" if kernel.nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B"
+    return _kernel_of_blocks(source, kernel)
+
+
+def _kernel_of_blocks(source: Extent, kernel: Extent) -> str:
+    """Check a kernel that is 64 rows of 64 B, each an element for every one of a block of the source."""
+    if kernel.itemsize != source.itemsize:
+        return "the elements of kernel must be as wide as those of src"
+    return "" if kernel.nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B: {_ROWS} rows of 64 B"
 
 
 def _histogram(result: Array, source: Array, kernel: Array) -> None:
@@ -122,7 +129,7 @@ def _histogram(result: Array, source: Array, kernel: Array) -> None:
 def _histogram_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     if operands[0].size != _ROWS:
         return f"dst has {_ROWS} elements, one for each row of the kernel"
-    return "" if operands[2].nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B: {_ROWS} rows of 64 B"
+    return _kernel_of_blocks(*operands[1:])
 
 
 def _all_rows(board: Board, work: Work) -> int:

@@ -338,6 +338,8 @@ def test_special_cases_of_the_vector_library_are_those_of_c() -> None:
     assert run("isinf", np.empty(5, np.int16), a.astype(np.float16)).tolist() == [0, 0, 1, 0, 0]
     powers = run("scalbn", np.empty(5, np.float32), a, np.array([1, 2, 3, -2, 0], np.int32))
     np.testing.assert_array_equal(powers, np.array([4, nan, inf, -2, 4], np.float32))
+    powers = run("scalbn", np.empty(4, np.float32), a[[0, 0, 0, 3]], np.array([1, 2**63, 128, 2**32], np.uint64))
+    np.testing.assert_array_equal(powers, np.array([4, inf, inf, -inf], np.float32))
     angles = run("atan2", np.empty(5, np.float32), b, a)
     np.testing.assert_allclose(angles, [math.atan2(y, x) for y, x in zip(b, a, strict=True)], rtol=3e-7)
     results = run("pow", np.empty(5, np.float32), a, b)

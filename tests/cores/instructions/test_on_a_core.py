@@ -142,6 +142,10 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
             lambda core, t: core.sumpool(t[:1].reshape(1, 1, 1), t.reshape(8, 8, 1), 9, 1),
             r"sumpool of .*: the window of 9 x 1 is larger than the input of 8 x 8: use a smaller kernel, or",
         ),
+        (
+            lambda core, t: core.histogram(t[:64], t.view("int16"), core.wram.alloc(4096, "int8")),
+            r"histogram of .*: the elements of kernel must be as wide as those of src$",
+        ),
     ],
 )
 def test_invalid_calls_are_refused(run: Any, body: Any, message: str) -> None:
