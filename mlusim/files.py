@@ -12,14 +12,14 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path, PurePath
 from types import FrameType, TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from mlusim.errors import InputError
 
@@ -283,3 +283,17 @@ def syntax_tree(text: str) -> ast.Module:
     """Return the syntax tree of Python source, in any thread. Raises `SyntaxError`, and `ValueError` for null bytes."""
     with _parsing:
         return ast.parse(text)
+
+
+def tree_of_function(function: Callable[..., Any]) -> tuple[ast.Module, int] | None:
+    """Return the syntax tree of a function's source and its first line; None without source in Python."""
+    import inspect
+    from textwrap import dedent
+    from tokenize import TokenError
+
+    try:
+        lines, first = inspect.getsourcelines(function)
+        return syntax_tree(dedent("".join(lines))), first
+    except (OSError, SyntaxError, TokenError, TypeError, ValueError):
+        # A kernel of another language may have brackets in its comments that Python would have to close.
+        return None

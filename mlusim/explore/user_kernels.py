@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from textwrap import dedent
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -27,7 +26,7 @@ from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_fil
 from mlusim.errors import InputError, MlusimError, shown
 from mlusim.explore.fingerprint import fingerprint
 from mlusim.explore.python_files import Function, execute, from_file, importable_from
-from mlusim.files import syntax_tree
+from mlusim.files import tree_of_function
 from mlusim.host.arguments import ParameterType, Role
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -248,10 +247,10 @@ def _user_kernel(
 
 def _only_stored_to(kernel: Function) -> frozenset[str]:
     """Return the names that a Python kernel passes only as destinations of copies and stores, by its own source."""
-    try:
-        tree = syntax_tree(dedent(inspect.getsource(kernel)))
-    except (OSError, TypeError, SyntaxError):
+    found = tree_of_function(kernel)
+    if found is None:
         return frozenset()
+    tree, _ = found
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     stored, other = set[str](), set[str]()
     for name in ast.walk(tree):

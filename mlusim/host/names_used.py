@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
-from mlusim.files import syntax_tree
+from mlusim.files import tree_of_function
 
 # Stands for a value that does not exist.
 MISSING = "missing"
@@ -116,11 +115,10 @@ def _reads(function: FunctionType, attributes: set[str]) -> dict[str, int]:
     if file not in linecache.cache and not Path(file).is_file():
         # `inspect` would return the source of the module that executes the text, and cache it for messages.
         return {}
-    try:
-        lines, first = inspect.getsourcelines(function)
-        tree = syntax_tree(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError, TypeError):
+    found = tree_of_function(function)
+    if found is None:
         return {}
+    tree, first = found
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     lines_by_name: dict[str, int] = {}
     for node in ast.walk(tree):
