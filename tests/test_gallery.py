@@ -29,6 +29,7 @@ def files(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_building_twice_gives_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         gallery.build(tmp_path / name, pages=True, cases=FEW)

@@ -308,6 +308,7 @@ def figures_of(result):
 
 
 @pytest.mark.parametrize("name", ["result", "staged_result"])
+@pytest.mark.slow
 def test_plotly_knows_every_attribute(request, name):
     from plotly import graph_objects as go
 

@@ -196,6 +196,7 @@ def test_empty_runs_and_small_boards_can_be_drawn(tmp_path):
     assert "every part was written by the planned core" in " ".join(texts(canvas))
 
 
+@pytest.mark.slow
 def test_runs_and_reports_do_not_import_matplotlib(tmp_path):
     code = (
         "import sys, numpy as np, mlusim\n"

@@ -162,6 +162,7 @@ def scale() -> bangc.Kernel:
     return bangc.compile(OPTIONS, include=[OPTIONS.parent / "include"], define=["FACTOR=3"])["scale"]
 
 
+@pytest.mark.slow
 def test_macros_may_have_the_names_of_parameters_of_the_headers(tmp_path: Path) -> None:
     file = tmp_path / "fill.mlu"
     file.write_text(

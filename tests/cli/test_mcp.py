@@ -102,7 +102,7 @@ def test_an_mcp_session_fixes_a_kernel(home):
 @pytest.mark.parametrize(
     "line", ["cast --dtype float32 --shape 8,64", "mlusim run cast --dtype float32 --shape '8,64'"]
 )
-@pytest.mark.grid(2)
+@pytest.mark.slow
 def test_the_words_of_a_run_may_be_one_string(line):
     words = ["cast", "--dtype", "float32", "--shape", "8,64"]
     one, several = (json.loads(call("run", *given)[0]) for given in ([line], words))

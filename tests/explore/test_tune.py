@@ -58,7 +58,7 @@ def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator, tuned
 
 
 @pytest.mark.parametrize("operator", CASES)
-@pytest.mark.grid(2)
+@pytest.mark.slow
 def test_tune_is_no_slower_than_a_sweep_over_strategies_and_limits(operator, tuned):
     """Compared with a sweep, which does not depend on the search."""
     found = tuned(operator)

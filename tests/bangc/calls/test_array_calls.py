@@ -173,7 +173,7 @@ def moves(board: str, tmp_path_factory: pytest.TempPathFactory) -> bangc.Module:
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-@pytest.mark.grid(2)
+@pytest.mark.slow
 def test_moves_reductions_selections_and_pools(moves: bangc.Module, type_name: str) -> None:
     rng = np.random.default_rng(4)
     a = (rng.permutation(N) - N // 2).astype(TYPES[type_name])

@@ -145,7 +145,7 @@ def test_arithmetic_comparison_and_logic(module: bangc.Module, type_name: str) -
 
 
 @pytest.mark.parametrize("type_name", FLOATS)
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_division_and_functions(of_floats: bangc.Module, type_name: str) -> None:
     for n, m, offset in SIZES:
         a, b = values(type_name, n, seed=n), values(type_name, n, seed=n + 1)

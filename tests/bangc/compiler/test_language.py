@@ -81,6 +81,7 @@ def test_an_entry_may_have_a_name_of_the_c_library(tmp_path: Path) -> None:
     assert device.download(y).tolist() == [1.5]
 
 
+@pytest.mark.slow
 def test_a_launched_entry_may_overload_a_function_of_the_c_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,7 +156,7 @@ def test_a_specialisation_may_be_static(word: str, tmp_path: Path) -> None:
         ("__nram__", "__bang_write_zero(a, 64)", "static WORD float a[64];"),
     ],
 )
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_the_use_of_an_array_that_no_file_defines_is_an_error_at_its_line(
     word: str, use: str, defined: str, tmp_path: Path
 ) -> None:
@@ -208,6 +209,7 @@ def test_headers_of_the_half_types(tmp_path: Path) -> None:
     assert float(device.download(out)[0]) == 1.5
 
 
+@pytest.mark.slow
 def test_halves_are_printed_by_streams_and_printf(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "printed.mlu"
     file.write_text(

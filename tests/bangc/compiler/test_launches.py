@@ -51,7 +51,7 @@ def test_the_name_of_a_launch_may_have_comparisons(callee: str, name: str) -> No
     ],
     ids=["of one line", "of a macro", "over two lines"],
 )
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_an_entry_may_have_the_name_of_a_function_of_the_c_library(launches: str, tmp_path: Path) -> None:
     file = tmp_path / "names.mlu"
     file.write_text(
@@ -89,6 +89,7 @@ def test_entries_with_names_of_the_c_library_may_have_overloads_and_default_valu
     assert run_program(bangc.compile(file), Device()) == 1 + 6 + 16 + 64 + 128
 
 
+@pytest.mark.slow
 def test_a_launch_may_leave_out_parameters_with_default_values(tmp_path: Path) -> None:
     file = tmp_path / "optional.mlu"
     file.write_text(

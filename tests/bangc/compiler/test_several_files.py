@@ -63,7 +63,7 @@ def _run(folder: Path, *files: Path, compiler: str | None = None) -> Device:
 
 
 @pytest.mark.parametrize("word", ["", "static "])
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_each_file_may_fill_the_nram_with_an_array_of_one_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], word: str
 ) -> None:
@@ -103,7 +103,7 @@ __mlu_vector__ __mlu_func__ void thousands(float *tile) { __bang_add_scalar(tile
 
 
 @pytest.mark.parametrize("name", ["add", "__mluop_add"])
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_a_function_that_one_file_only_declares_is_that_of_the_other(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_misspelt_word_is_a_compiler_error_with_the_right_one(
     assert "__nan" not in str(raised.value)
 
 
-@pytest.mark.grid(4)
+@pytest.mark.grid(8)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

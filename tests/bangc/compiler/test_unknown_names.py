@@ -67,7 +67,7 @@ def test_known_intrinsics_have_no_reason() -> None:
         ),
     ],
 )
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_the_error_gives_the_reason_at_the_call(tmp_path: Path, call: str, message: str) -> None:
     file = tmp_path / "kernel.mlu"
     file.write_text(KERNEL.replace("__bang_tiling_2d_b8(x, x, 64)", call))

@@ -111,7 +111,7 @@ __mlu_func__ void put(float value) {
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_cores_and_files_share_memory_that_one_file_defines(tmp_path: Path, swapped: bool) -> None:
     files = []
     for name, text in (("first.mlu", FIRST), ("second.mlu", SECOND)):

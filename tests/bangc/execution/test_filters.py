@@ -151,7 +151,7 @@ def _product(folder: Path, *define: str) -> Any:
 
 
 @pytest.mark.parametrize("more", [(), ("MLP",)])
-@pytest.mark.grid(2)
+@pytest.mark.slow
 def test_int32_by_int16_costs_two_products_and_scalar_loops(more: tuple[str, ...], tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     x = rng.integers(-(2**30), 2**30, 64, np.int32)

@@ -64,7 +64,7 @@ def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path)
 
 
 @pytest.mark.parametrize("sources", [(), ("other.mlu",)])
-@pytest.mark.grid(2)
+@pytest.mark.slow
 def test_arrays_larger_than_any_memory_are_an_error_of_a_core_that_has_one(
     tmp_path: Path, sources: tuple[str, ...]
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_timing_only_run_takes_the_same_time(shared: bangc.Module, basics: ban
         device.synchronize()
 
 
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("entries", [("halves", "floats"), ("floats", "halves"), ("either", "halves")])
 def test_arrays_of_functions_count_in_the_launches_that_use_them(tmp_path: Path, entries: tuple[str, str]) -> None:
     """Each function fills NRAM and SRAM nearly alone; a launch of one does not need the other's."""
@@ -146,7 +146,7 @@ def test_arrays_of_functions_count_in_the_launches_that_use_them(tmp_path: Path,
 
 
 @pytest.mark.parametrize("order", ["k % 3", "k / 8 % 3", "k * k % 3"])
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_one_instruction_may_access_several_arrays(order: str, tmp_path: Path) -> None:
     """The arrays are equally far apart, so that accesses of one element of each are at equal steps."""
     file = tmp_path / "several.mlu"

@@ -63,7 +63,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> bangc.Module:
 
 
 @pytest.mark.parametrize(("record", "length"), [("Point", 3), ("Row", 12)])
-@pytest.mark.grid(2)
+@pytest.mark.slow
 def test_a_record_passed_by_value_is_read_where_it_lies(module: bangc.Module, record: str, length: int) -> None:
     x = np.random.default_rng(0).integers(-9, 9, (20, length)).astype(np.float32)
     kernel = module[f"sums<{record}>"]

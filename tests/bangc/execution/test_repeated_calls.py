@@ -45,7 +45,7 @@ def test_a_log_is_freed_with_its_device(module: bangc.Module) -> None:
 
 
 @pytest.mark.parametrize("distinct", [7, 6000])
-@pytest.mark.grid(2)
+@pytest.mark.grid(4)
 def test_repeated_calls_use_their_own_values(module: bangc.Module, distinct: int) -> None:
     device = Device()
     x = np.arange(512, dtype=np.float32)
@@ -155,6 +155,7 @@ def expected(x: np.ndarray, plan: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=15, deadline=None)
 @given(first=PLAN, second=PLAN)
+@pytest.mark.slow
 def test_a_run_is_the_same_without_known_calls(module: bangc.Module, first: Any, second: Any) -> None:
     x = np.random.default_rng(1).integers(-2, 3, ROOM).astype(np.float32)
     # Each task begins elsewhere in its list, and a second launch runs on the same cores.

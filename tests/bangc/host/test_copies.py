@@ -62,6 +62,7 @@ def test_every_copy_and_set_moves_its_bytes(tmp_path: Path, capfd: pytest.Captur
     assert [finding.title for finding in report.hints] == []
 
 
+@pytest.mark.slow
 def test_copies_may_fill_blocks_of_the_heap(compiler: str, tmp_path: Path) -> None:
     """Also blocks that were enlarged, and new ones at the address of a smaller one that was freed."""
     file = tmp_path / "heap.mlu"

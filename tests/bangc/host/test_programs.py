@@ -180,8 +180,8 @@ def test_a_program_with_older_runtime_names_runs(capsys: pytest.CaptureFixture[s
     device.verify().check()
 
 
-@pytest.mark.grid(2)
 @pytest.mark.parametrize("what", ["array", "buffer", "prepared"])
+@pytest.mark.slow
 def test_kernels_are_invoked_without_launch_syntax(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     device = Device()
     assert run_program(bangc.compile(KERNELS / "invoked.mlu"), device, (what,)) == 0
@@ -260,7 +260,7 @@ def test_an_extern_c_entry_is_callable_from_a_host_file_with_its_own_half(capsys
 
 
 @pytest.mark.parametrize("board", ["mlu270", "mlu370-x4"])
-@pytest.mark.grid(2)
+@pytest.mark.slow
 def test_the_host_reshapes_filters(board: str) -> None:
     device = Device(board)
     assert run_program(bangc.compile(KERNELS / "reshaped.mlu", device), device) == 0
