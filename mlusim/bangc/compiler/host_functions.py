@@ -23,7 +23,7 @@ _ENDS = (";", "{", "}")
 
 
 def report_host_functions(source: Source) -> None:
-    """Insert a call at the beginning of each function of the host that has no constructor's name.
+    """Insert a call at the beginning of each function of the host, but for constructors and destructors.
 
     Raises `CompileError` for a stream of the host in a function that only the board calls.
     """
@@ -38,7 +38,7 @@ def report_host_functions(source: Source) -> None:
             declared.add(name)
         elif body >= 0 and words & _OF_BOARD and HOST_WORD not in words:
             _refuse_streams(source, body, source.matching(body))
-        elif body >= 0 and not words & (_OF_BOARD | _EITHER) and of_class != name:
+        elif body >= 0 and not words & (_OF_BOARD | _EITHER) and of_class != name and tokens[first - 1].text != "~":
             bodies.append((body, name))
     for body, name in bodies:
         if name not in declared:
