@@ -155,7 +155,7 @@ class Device(DeviceMemory):
             raise LaunchError(
                 "launch inside a kernel: only the host launches kernels; call the other kernel with `await`"
             )
-        self._check_usable()
+        self.check_can_run()
         check_own_names(kernel, len(arguments), {"dim": dim, "kind": kind, "queue": queue}, Device.launch)
         clusters_of(kind, kernel_name(kernel))
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
@@ -192,7 +192,7 @@ class Device(DeviceMemory):
         Raises any exception of a kernel, `HangError` for a deadlock, and `AwaitError` for a coroutine that was never
         awaited. The device is unusable after an error.
         """
-        self._check_usable()
+        self.check_can_run()
         if self._running:
             self._refuse_threads()
             raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")

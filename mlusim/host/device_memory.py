@@ -48,7 +48,12 @@ class DeviceMemory:
         """All records of all launches so far."""
         return self._chip.log
 
-    def _check_usable(self) -> None:
+    @property
+    def pending(self) -> bool:
+        """Whether launches are queued that `synchronize` has yet to run."""
+        return bool(self._queued) and not self._broken
+
+    def check_can_run(self) -> None:
         """Raise `InputError` if the device is closed, or an error has ended its run."""
         if self._broken:
             why = "is closed" if self._broken == CLOSED else f"stopped with an error ({self._broken})"
@@ -66,7 +71,7 @@ class DeviceMemory:
         Raises `AllocationError` if it does not fit, `InputError` for anything but an array, for an element type that
         the board does not support, and for a device that is closed or stopped.
         """
-        self._check_usable()
+        self.check_can_run()
         check_flags(keep_data=keep_data, writable=writable)
         as_text("name", name)
         array = as_array(name, array)
@@ -119,7 +124,7 @@ class DeviceMemory:
         Raises `AllocationError` if it does not fit, `InputError` for an invalid shape, element type or option, and
         for a device that is closed or stopped.
         """
-        self._check_usable()
+        self.check_can_run()
         check_flags(workspace=workspace, keep_data=keep_data, overwritten=overwritten)
         as_text("name", name)
         element = dtype_of(dtype, name)
@@ -146,7 +151,7 @@ class DeviceMemory:
         got it is pending.
         """
         self._check_own(view)
-        for launch in self._queued if not self._broken else ():
+        for launch in self._queued if self.pending else ():
             if is_passed(view.allocation.identity, (*launch.arguments, *launch.settings.values()), self.log):
                 raise InputError(
                     f"free of {view!r} before {launch.name} has run, which got it: a launch only queues; call "
@@ -176,7 +181,7 @@ class DeviceMemory:
         return array
 
     def _check_ran(self, what: str) -> None:
-        if self._queued and not self._broken:
+        if self.pending:
             name = self._queued[-1].name
             raise InputError(f"{what} before {name} has run: a launch only queues; call synchronize() first")
 

@@ -1,4 +1,4 @@
-"""mluOp and CNRT on the simulated board: a C host program of mlu-ops, line by line, in Python.
+"""mluOp and CNRT on the simulated board: host programs of mlu-ops for tin_shift, in Python.
 
     device = mlusim.Device("mlu370-x4")
     status, handle = mluOpCreate(device)
@@ -10,10 +10,11 @@
     status = mluOpTinShiftForward(handle, input_desc, d_input, shifts_desc, d_shifts, output_desc, d_output)
     handle.last_result.time_us
 
-Names, numbers and the order of checks are the vendor's. There are three differences: values that C returns through a
-pointer are returned along with the status, NULL is None, and the device is an argument instead of the thread's current
-one. No function raises an exception for a wrong value of an argument: it returns a status and logs the reason
-(`logging`, "mlusim.mluop"). Too few or too many arguments, which C does not compile, are a `TypeError`.
+Names, numbers and the order of checks are the vendor's. Values that C returns through a pointer are returned along
+with the status, NULL is None, and the device is an argument instead of the thread's current one. There are no queues
+and notifiers: an operator has run when its function returns, and `handle.last_result` has its time. No function raises
+an exception for a wrong value of an argument: it returns a status and logs the reason (`logging`, "mlusim.mluop"). Too
+few or too many arguments, which C does not compile, are a `TypeError`.
 
 Functions:
   cnrt                     memory and copies

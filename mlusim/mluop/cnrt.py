@@ -6,7 +6,8 @@ refers to its device. Values that C returns through an argument are returned wit
     status, d_input = cnrtMalloc(device, input.nbytes)
     status = cnrtMemcpy(d_input, input, input.nbytes, cnrtMemTransDir_t.cnrtMemcpyHostToDev)
 
-Not modelled: the host link (copies take no simulated time), queues, peer-to-peer copies.
+As in CNRT, copies and `cnrtFree` come after the launches queued before them, such as those of `Device.launch`: they run
+these first. Not modelled: the host link (copies take no simulated time), queues, peer-to-peer copies.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import UINT8, Dtype
-from mlusim.errors import AllocationError, InputError
+from mlusim.errors import AllocationError, InputError, MlusimError
 from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
@@ -104,7 +105,8 @@ def cnrtMalloc(
 def cnrtFree(pointer: Any) -> cnrtRet_t:
     """Free memory, given a pointer returned by `cnrtMalloc`. NULL (None) does nothing.
 
-    Returns cnrtSuccess, cnrtErrorArgsInvalid for any other pointer, cnrtErrorCndrvFuncCall if it is already freed.
+    Returns cnrtSuccess, cnrtErrorArgsInvalid for any other pointer, cnrtErrorCndrvFuncCall if it is already freed, or
+    a queued launch fails.
     """
     if not isinstance(pointer, DevicePointer):
         if pointer is None:
@@ -116,8 +118,9 @@ def cnrtFree(pointer: Any) -> cnrtRet_t:
     if pointer.offset:
         reason = f"{pointer!r} is {pointer.offset} B from the start of its allocation: free the pointer to its start"
         return refuse("cnrtFree", cnrtRet_t.cnrtErrorArgsInvalid, reason)
+    failure = _run_queued("cnrtFree", pointer)
     pointer.device.free(pointer.view((pointer.allocation.nbytes,), UINT8))
-    return cnrtRet_t.cnrtSuccess
+    return failure or cnrtRet_t.cnrtSuccess
 
 
 def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) -> cnrtRet_t:
@@ -131,10 +134,11 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
             from the arguments. On the board a direction that does not match its pointers is undefined; here it is
             rejected.
 
-    Returns cnrtSuccess, cnrtErrorMemcpyDirectionInvalid, cnrtErrorArgsInvalid, or cnrtErrorNotSupport (peer to peer;
-    results of a timing-only device, which computes none).
+    Returns cnrtSuccess, cnrtErrorMemcpyDirectionInvalid, cnrtErrorArgsInvalid, cnrtErrorNotSupport (peer to peer;
+    results of a timing-only device, which computes none), or cnrtErrorCndrvFuncCall if a queued launch fails.
     """
     refusal = first_refusal("cnrtMemcpy", _copy_checks(dst, src, nbytes, direction))
+    refusal = refusal or _run_queued("cnrtMemcpy", dst) or _run_queued("cnrtMemcpy", src)
     if refusal is not None:
         return refusal
     if not isinstance(dst, DevicePointer) or dst.allocation.buffer is not None:
@@ -145,6 +149,16 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
     elif isinstance(src, DevicePointer):
         src.device.log.host.reads.add(src.allocation.identity)
     return cnrtRet_t.cnrtSuccess
+
+
+def _run_queued(function: str, pointer: Any) -> cnrtRet_t | None:
+    """Run the queued launches of the device of a pointer, if it is one of a device; return the status of an error."""
+    if isinstance(pointer, DevicePointer) and pointer.device.pending:
+        try:
+            pointer.device.synchronize()
+        except MlusimError as error:
+            return refuse(function, cnrtRet_t.cnrtErrorCndrvFuncCall, f"{type(error).__name__}: {error}")
+    return None
 
 
 def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tuple[Any, cnrtRet_t, str]]:
@@ -183,7 +197,7 @@ def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = N
         )
     allocation = pointer.allocation
     if allocation.freed:
-        return f"{name} points into {allocation.name}, which cnrtFree has freed: use it before, or allocate again"
+        return f"{name} points into {allocation.name}, which was freed: use it before cnrtFree, or allocate again"
     if device is not None and pointer.device is not device:
         return (
             f"{name} is memory of another board ({pointer.device.board.name}) than the handle's ({device.board.name}): "

@@ -8,7 +8,7 @@ from operator import index
 from typing import Any
 
 from mlusim.memory.layout import contiguous_strides
-from mlusim.mluop.refusals import LOGGER, refuse
+from mlusim.mluop.refusals import LOGGER, object_fault, refuse
 from mlusim.mluop.types import ELEMENT_TYPES, c_integer, is_member, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
 from mlusim.units import group_digits
 
@@ -116,11 +116,7 @@ def mluOpSetTensorDescriptorEx(
 
 def descriptor_fault(desc: Any, name: str) -> str:
     """Return why an argument is not a usable descriptor; "" if it is."""
-    if desc is None:
-        return f"{name} is NULL"
-    if not isinstance(desc, mluOpTensorDescriptor):
-        return f"{name} is of type {type(desc).__name__}, not a descriptor: make it with mluOpCreateTensorDescriptor"
-    return f"{name} was destroyed: make another with mluOpCreateTensorDescriptor" if desc.destroyed else ""
+    return object_fault(desc, name, mluOpTensorDescriptor, "mluOpCreateTensorDescriptor")
 
 
 def _set(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlusim.errors import InputError
 from mlusim.host.device import Device
-from mlusim.mluop.refusals import refuse
+from mlusim.mluop.refusals import object_fault, refuse
 from mlusim.mluop.types import mluOpStatus_t
 from mlusim.ops.tin_shift import FORWARD
 from mlusim.results.result import Result
@@ -38,11 +39,15 @@ def mluOpCreate(device: Device | None, *, strategy: str = "documented") -> tuple
         device: the simulated board, instead of the thread's current device in C.
         strategy: strategy of tin_shift; "shipped" is that of the vendor's library, which offers no choice.
 
-    BAD_PARAM, and None for the handle, if either is unknown.
+    BAD_PARAM, and None for the handle, for anything but a device that can run, and for an unknown strategy.
     """
     if not isinstance(device, Device):
         reason = f"device is of type {type(device).__name__}, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))"
         return refuse("mluOpCreate", _BAD_PARAM, reason), None
+    try:
+        device.check_can_run()
+    except InputError as error:
+        return refuse("mluOpCreate", _BAD_PARAM, error.message), None
     if not (isinstance(strategy, str) and strategy in FORWARD.strategies):
         reason = f"strategy = {strategy!r}: it must be one of {', '.join(FORWARD.strategies)}"
         return refuse("mluOpCreate", _BAD_PARAM, reason), None
@@ -60,8 +65,4 @@ def mluOpDestroy(handle: mluOpHandle | None) -> mluOpStatus_t:
 
 def handle_fault(handle: Any) -> str:
     """Return why an argument is not a usable handle; "" if it is."""
-    if handle is None:
-        return "handle is NULL"
-    if not isinstance(handle, mluOpHandle):
-        return f"handle is of type {type(handle).__name__}, not a handle: make it with mluOpCreate"
-    return "handle was destroyed: make another with mluOpCreate" if handle.destroyed else ""
+    return object_fault(handle, "handle", mluOpHandle, "mluOpCreate")

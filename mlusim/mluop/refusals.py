@@ -17,6 +17,15 @@ def refuse(function: str, status: Status, reason: str) -> Status:
     return status
 
 
+def object_fault(value: Any, name: str, kind: type[Any], maker: str) -> str:
+    """Return why an argument is not a usable handle or descriptor, which `maker` returns; "" if it is."""
+    if value is None:
+        return f"{name} is NULL"
+    if not isinstance(value, kind):
+        return f"{name} is of type {type(value).__name__}, not a {kind.__name__}: make it with {maker}"
+    return f"{name} was destroyed: make another with {maker}" if value.destroyed else ""
+
+
 def first_refusal(function: str, checks: Iterable[tuple[Any, Status, str]]) -> Status | None:
     """Evaluate (fails, status, reason) checks and reject at the first that fails; returns None if none does.
 

@@ -126,6 +126,8 @@ def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
     for tensor in tensors:
         fault = descriptor_fault(tensor.desc, f"{tensor.name}_desc")
         yield fault, _BAD_PARAM, fault
+    for tensor in tensors:
+        yield not tensor.desc.dims, _BAD_PARAM, f"{tensor.name}_desc is not set: call mluOpSetTensorDescriptor first"
 
     source, shifts, target = (tensor.desc for tensor in tensors)
     name, shifts_name, target_name = (tensor.name for tensor in tensors)

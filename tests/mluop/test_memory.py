@@ -154,9 +154,31 @@ def test_invalid_copies_are_refused(memory, caplog, dst, src, nbytes, direction,
 def test_use_after_free_and_free_twice(memory, caplog):
     assert cnrtFree(memory) == cnrtSuccess
     status = cnrtMemcpy(memory, b"x", 1, cnrtMemcpyHostToDev)
-    refused(caplog, status, cnrtErrorArgsInvalid, "dst points into buffer, which cnrtFree has freed")
+    refused(caplog, status, cnrtErrorArgsInvalid, "dst points into buffer, which was freed")
     caplog.clear()
     refused(caplog, cnrtFree(memory), cnrtErrorCndrvFuncCall, "<device pointer buffer of mlu370-x4> is freed already")
+
+
+def test_copies_and_free_come_after_queued_launches(caplog):
+    async def store(core, x):
+        if not core.is_memory_core:
+            core.store(x[0], 3)
+
+    async def fail(core, x):
+        raise ValueError(x.name)
+
+    device = mlusim.Device("mlu370-x4")
+    _, pointer = cnrtMalloc(device, 64, "buffer")
+    cnrtMemcpy(pointer, bytes(64), 64, cnrtMemcpyHostToDev)
+    tensor = pointer.view((64,), np.dtype(np.uint8))
+    device.launch(store, tensor, kind="BLOCK", dim=1)
+    assert held(pointer)[0] == 3
+    device.launch(store, tensor, kind="BLOCK", dim=1)
+    cnrtMemcpy(pointer, b"x", 1, cnrtMemcpyHostToDev)
+    assert held(pointer, 1).tobytes() == b"x"
+    device.launch(fail, tensor, kind="BLOCK", dim=1)
+    refused(caplog, cnrtFree(pointer), cnrtErrorCndrvFuncCall, "KernelError: task 0")
+    assert pointer.allocation.freed
 
 
 def test_free_accepts_only_pointers_from_malloc(memory, caplog):

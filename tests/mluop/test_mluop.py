@@ -175,6 +175,10 @@ def test_handle_faults(caplog, device):
     assert mluOpCreate(device, strategy="fast") == (BAD, None)
     assert "strategy = 'fast': it must be one of auto, documented, shipped" in caplog.text
     assert mluOpCreate(device, strategy=np.array(["auto", "tight"])) == (BAD, None)
+    closed = mlusim.Device("mlu370-x4")
+    closed.close()
+    assert mluOpCreate(closed) == (BAD, None)
+    assert caplog.messages[-1].endswith("this device is closed: make a new one")
     assert mluOpDestroy(None) == BAD
     handle = created(device)
     assert mluOpDestroy(handle) == MLUOP_STATUS_SUCCESS
