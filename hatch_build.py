@@ -62,7 +62,6 @@ MODULES = (
     "mlusim/memory/flow.py",
     "mlusim/memory/layout.py",
     "mlusim/memory/link.py",
-    "mlusim/memory/loaded_link.py",
     "mlusim/memory/loop_costs.py",
     "mlusim/memory/quick_link.py",
     "mlusim/memory/row_copy.py",

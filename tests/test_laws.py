@@ -59,11 +59,7 @@ def test_the_time_of_one_core_matches_the_closed_form(name, count, rounds):
     capacity = on.dram_bandwidth_bytes_per_s
 
     def transfer_ps(port, efficiency):
-        demand = port / efficiency / capacity
-        part = min(1, 1 / demand)
-        if on.dram_latency_growth:
-            root = ((1 + demand) ** 2 + 4 * (on.dram_latency_growth - 1) * demand) ** 0.5
-            part = 2 / (1 + demand + root)
+        part = min(1, capacity / (port / efficiency))
         return max(ceil_ps(units * PS_PER_S / (port * part)), on.dma_segment_ps)
 
     load = on.dma_read_latency_ps + transfer_ps(on.core_read_bandwidth_bytes_per_s, on.dram_read_efficiency)
@@ -85,7 +81,6 @@ def test_k_equal_cores_on_a_saturated_link_take_k_times(name, k):
         core_start_skew_ps=0,
         cluster_start_ps=0,
         dram_share_spread=0.0,
-        dram_latency_growth=0.0,
     )
 
     async def load(core, x, out, rounds):

@@ -10,7 +10,7 @@ compute bound, vector compute first), then the core's other activities, idle tim
 2. `contiguous`: contiguous reads and writes below the nominal bandwidth;
 3. `strided`: the additional loss of strided copies;
 4. `mixed`: reads and writes in flight together;
-5. `shared_bandwidth`: the rest of the waiting: contention for the DRAM or the cluster's port, or latency under load;
+5. `shared_bandwidth`: the rest of the waiting: contention for the DRAM or the cluster's port;
 6. `port`: the rest of the transfer time: a core's own port is slower than its share of the DRAM.
 
 The losses before these keep the order of `breakdown`: launch, latency, compute, syncs and idle time.
@@ -74,7 +74,7 @@ PARAMETERS_OF_LOSS = {
     "contiguous": ("dram_read_efficiency", "dram_write_efficiency"),
     "strided": ("dram_strided_read_efficiency", "dram_strided_write_efficiency"),
     "mixed": ("dram_mixed_efficiency",),
-    "shared_bandwidth": ("dram_latency_growth", "cluster_read_bandwidth_bytes_per_s"),
+    "shared_bandwidth": ("cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwidth_bytes_per_s"),
     "port": ("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "dma_segment_ps"),
     "compute": ("vector_startup_cycles",),
     "sync": ("cluster_barrier_ps", "union_barrier_ps"),

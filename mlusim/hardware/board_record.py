@@ -67,7 +67,6 @@ class Board:
         dram_mixing_ps: upper limit of the time for which a transfer counts as in flight after its end, for mixing.
         dram_mixing_reach: a transfer that has ended counts as in flight for this many times the DRAM's time for it.
         dram_share_spread: largest difference from 1 of the weight of a transfer's share of a full DRAM or port.
-        dram_latency_growth: g of a latency that grows with the DRAM's load u, L0 (1 + g u / (1 - u)); 0: constant.
         core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM; its requests in flight over their latency.
         core_write_bandwidth_bytes_per_s: port of one core, writes to DRAM.
         cluster_read_bandwidth_bytes_per_s: port that a cluster's cores and memory core share, reads.
@@ -159,7 +158,6 @@ class Board:
     dram_mixing_ps: int
     dram_mixing_reach: float
     dram_share_spread: float
-    dram_latency_growth: float
     core_read_bandwidth_bytes_per_s: int
     core_write_bandwidth_bytes_per_s: int
     cluster_read_bandwidth_bytes_per_s: int

@@ -85,7 +85,6 @@ COMMON: Layer = {
         "measurements together about equally well, the one with the least worst row",
         dram_share_spread=0.25,
     ),
-    **_from("ASSUMED: none: no measurement requires it", dram_latency_growth=0.0),
     # On chip
     **_from(
         "ASSUMED: the four cores at full speed together; MLU290 needs no more than 25 GB/s of it (I24)",

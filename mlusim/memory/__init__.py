@@ -20,6 +20,6 @@ Cost of a copy:
 Shared bandwidth:
   flow                     a transfer in flight, and the limits of a link and its ports
   shares, link             the rates of the transfers on a link; when they change
-  quick_link, loaded_link  links without contention; links whose latency grows with the load
+  quick_link               links without contention
   clock                    simulated time, and reusable events
 """

@@ -26,7 +26,6 @@ class LinkLimits(NamedTuple):
         mixing_reach: but no longer than this multiple of the link time of the flows that have just ended: two bytes do
             not mix with megabytes.
         spread: largest difference of the weights of transfers from 1.
-        latency_growth: growth of latency with utilisation; see `mlusim.memory.loaded_link`.
     """
 
     rate: float
@@ -35,7 +34,6 @@ class LinkLimits(NamedTuple):
     mixing_ps: int = 0
     mixing_reach: float = INFINITE
     spread: float = 0.0
-    latency_growth: float = 0.0
 
 
 class Port:

@@ -32,7 +32,7 @@ class Link(Shares):
 
     Args:
         environment: simulated time.
-        limits: capacity; `latency_growth` is used by `LoadedLink` only.
+        limits: capacity.
     """
 
     def __init__(self, environment: Clock, limits: LinkLimits) -> None:
@@ -118,7 +118,7 @@ class Link(Shares):
             self._share(mixed_until)
         elapsed = now - self._updated_ps
         self._updated_ps = now
-        self._elapsed += self._pace * elapsed
+        self._elapsed += elapsed
         self._served += self._level * elapsed
 
     def _admit(self, now: int) -> None:
@@ -217,7 +217,7 @@ class Link(Shares):
                 break
             if not level:
                 # At best the flow has the link to itself.
-                alone = ahead + flow.cost.work / self._alone(flow, self._rate)
+                alone = ahead + flow.cost.work / min(flow.cost.limit, self._rate)
                 if alone < soonest:
                     soonest = alone
                 continue
@@ -235,10 +235,6 @@ class Link(Shares):
             level = slower
             soonest = ahead + left / level
         return soonest
-
-    def _alone(self, flow: Flow, rate: float) -> float:
-        """Work per picosecond of a flow that has a link of `rate` to itself."""
-        return flow.cost.limit if flow.cost.limit < rate else rate
 
     def _ring(self, alarm: Alarm) -> None:
         alarm.callbacks = alarm.calls

@@ -38,12 +38,10 @@ class Shares:
         self.ports = [Port(rate) for rate in port_rates]
         # The number of flows in flight.
         self._flows = 0
-        # The flows that run at their caps, by (finish, order, flow), their number, and the sum of their caps. Their
-        # clock runs at `_pace`, which is 1 except in a `LoadedLink`.
+        # The flows that run at their caps, by (finish, order, flow), their number, and the sum of their caps.
         self._capped: list[Entry] = []
         self._capped_flows = 0
         self._capped_rate = 0.0
-        self._pace = 1.0
         self._elapsed = 0.0
         # The flows that share the link, and the sum of their weights. Their clock runs at `_level`.
         self._sharing: list[Entry] = []
@@ -207,7 +205,7 @@ class Shares:
             if len(self._from_top) + len(self._from_bottom) > 2 * most:
                 self._forget_order()
             self._moved = len(capped) + len(sharing) > self._flows
-        soonest = (capped[0][0] - self._elapsed) / self._pace if capped else INFINITE
+        soonest = capped[0][0] - self._elapsed if capped else INFINITE
         if sharing:
             due = (sharing[0][0] - self._served) / self._level
             if due < soonest:
@@ -217,7 +215,7 @@ class Shares:
     def _pop_due(self) -> list[Flow]:
         """Take the flows that are complete off their heaps."""
         # Flows due within the tolerance are due now, or the timer would ring at this time for ever.
-        done = self._pop(self._capped, self._elapsed + self._pace * _TWO_TICKS, sharing=False)
+        done = self._pop(self._capped, self._elapsed + _TWO_TICKS, sharing=False)
         if self._sharing:
             done += self._pop(self._sharing, self._served + self._level * _TWO_TICKS, sharing=True)
         return done

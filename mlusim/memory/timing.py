@@ -9,7 +9,6 @@ from mlusim.hardware.board_record import Board
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, LinkCost
 from mlusim.memory.kinds import Direction, MemoryKind
-from mlusim.memory.loaded_link import carried
 from mlusim.units import PS_PER_S, ceil_div, ceil_ps
 
 
@@ -121,7 +120,5 @@ def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool) -> flo
 
     `both`: it reads and writes the DRAM, so that the mixed efficiency applies even to a single transfer.
     """
-    if off_chip:
-        link = board.dram_bandwidth_bytes_per_s * (board.dram_mixed_efficiency if both else 1)
-        return carried(limit, link / PS_PER_S, board.dram_latency_growth)
-    return min(limit, board.sram_bandwidth_bytes_per_s / PS_PER_S)
+    link = board.dram_bandwidth_bytes_per_s if off_chip else board.sram_bandwidth_bytes_per_s
+    return min(limit, link * (board.dram_mixed_efficiency if both else 1) / PS_PER_S)

@@ -60,6 +60,8 @@ _ADDED = frozenset(
         *("tensor_efficiency", "tensor_startup_cycles"),
     }
 )
+# Those that it had, and that no longer exist.
+_REMOVED = frozenset({"dram_latency_growth"})
 _PACKAGE = PurePath(__file__).parents[1]
 _STAND_IN = "mlu370-x4"  # for parameters of a user's board that an earlier version did not have
 
@@ -264,8 +266,9 @@ def _board_of(values: dict[str, Any]) -> Board:
         base = find_preset(_STAND_IN)
     missing = _ADDED - set(values)
     sources = dict.fromkeys(missing, "ASSUMED: not in the saved run, which an earlier version wrote")
-    fields = {name: value for name, value in values.items() if name != "sources"}
-    return Board(sources={**values["sources"], **sources}, **{name: getattr(base, name) for name in missing}, **fields)
+    fields = {name: value for name, value in values.items() if name not in {"sources", *_REMOVED}}
+    sources |= {name: source for name, source in values["sources"].items() if name not in _REMOVED}
+    return Board(sources=sources, **{name: getattr(base, name) for name in missing}, **fields)
 
 
 def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str, Any]:

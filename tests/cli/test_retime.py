@@ -63,9 +63,9 @@ def test_retiming_on_the_same_board_gives_the_same_time(run):
 
 
 def test_parameters_accept_units_and_any_number_format(run):
-    words = ("--set", "kernel_start_ps=5us", "--set", "dram_latency_growth=0.5", "--set", "name=mine")
+    words = ("--set", "kernel_start_ps=5us", "--set", "dram_mixing_reach=0.5", "--set", "name=mine")
     answer = json.loads(printed("retime", run, *words, "--keep-split", "--json"))
-    parameters = {"kernel_start_ps": 5_000_000, "dram_latency_growth": 0.5, "name": "mine"}
+    parameters = {"kernel_start_ps": 5_000_000, "dram_mixing_reach": 0.5, "name": "mine"}
     recorded = mlusim.load(run)
     again = mlusim.retime(run, keep_split=True, **parameters)
     assert answer["time_ps"] == again.time_ps

@@ -48,7 +48,6 @@ def use(board):
     changes=st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3),
 )
 @example(base="mlu270-s4", changes={"dram_mixing_ps": 2**63})
-@example(base="mlu270-s4", changes={"dram_latency_growth": 1e18})
 @example(base="mlu270-s4", changes={"dram_mixed_efficiency": 1e-300})
 @example(base="mlu270-s4", changes={"arch": 1, "clusters": 1, "vector_bytes_per_cycle": 2**63})
 def test_a_changed_board_is_refused_or_works(base, changes):

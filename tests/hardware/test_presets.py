@@ -46,7 +46,6 @@ ASSUMED_EVERYWHERE = [
     *("dram_mixing_reach", "dram_share_spread"),
     *(f"vector_{kind}_cycles" for kind in ("divide", "exp", "root", "trig", "activation")),
     *("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "memory_core_bandwidth_bytes_per_s"),
-    "dram_latency_growth",
     *("sram_bandwidth_bytes_per_s", "core_sram_bandwidth_bytes_per_s", "sram_latency_ps"),
     "move_bytes_per_cycle",
     *("scalar_loop_cycles", "scalar_sram_cycles", "issue_cycles"),

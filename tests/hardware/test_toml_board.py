@@ -132,7 +132,7 @@ def boards(draw: st.DrawFn) -> Board:
         "tensor_efficiency": draw(part),
         "dram_share_spread": draw(st.floats(0, 1, exclude_max=True)),
     }
-    values |= {name: draw(st.floats(0, 1e18)) for name in ("dram_latency_growth", "dram_mixing_reach")}
+    values["dram_mixing_reach"] = draw(st.floats(0, 1e18))
     source = draw(st.text().filter(str.strip))
     return Board(sources=dict.fromkeys(KINDS, source), **values)
 

@@ -221,7 +221,7 @@ def test_zero_sized_tensors() -> None:
 
 def test_huge_shapes_in_a_timing_only_run() -> None:
     """Terabytes: no byte is held, times and bytes are exact integers."""
-    device = Device(X4.replace(gdram_bytes=1 << 50, dram_latency_growth=0.0, dram_mixing_ps=0), data=False)
+    device = Device(X4.replace(gdram_bytes=1 << 50, dram_mixing_ps=0), data=False)
     rows, row = 1 << 16, 1 << 29
     x = device.alloc((rows, row), np.int8)
     out = device.alloc((rows, row), np.int8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +12,6 @@ from fluid_link import Wish, fluid, port_then_link
 from mlusim.memory.clock import Clock
 from mlusim.memory.flow import READ, READ_AND_WRITE, WRITE, LinkLimits
 from mlusim.memory.link import Link
-from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.quick_link import QuickLink
 from mlusim.version import is_compiled
 from recorded_flows import Recorded, ends_on
@@ -22,11 +20,11 @@ pytestmark = pytest.mark.skipif(is_compiled(), reason="a compiled class cannot b
 
 
 def run(
-    rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0, *, mixing_ps: int = 0, growth: float = 0.0
+    rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0, *, mixing_ps: int = 0
 ) -> dict[int, int]:
     """When each transfer is done on the link of a board."""
     clock = Clock()
-    return ends_on(dram_link(clock, LinkLimits(rate, ports, mixed, mixing_ps, latency_growth=growth)), clock, wishes)
+    return ends_on(QuickLink(clock, LinkLimits(rate, ports, mixed, mixing_ps)), clock, wishes)
 
 
 def max_min(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
@@ -108,39 +106,6 @@ def test_a_port_is_shared_in_bytes_and_the_link_in_work(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float
 ) -> None:
     assert_agrees(run(rate, ports, wishes, mixed), fluid(rate, ports, wishes, port_then_link, mixed=mixed))
-
-
-def loaded(growth: float) -> Any:
-    """Transfers run at one part of their shares of the port: u (1 + growth u / (1 - u)) is demand over capacity."""
-
-    def rule(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
-        if not flows:
-            return []
-        limits = port_then_link(float("inf"), ports, flows)
-        low, high = 0.0, 1.0
-        for _ in range(200):
-            middle = (low + high) / 2
-            demand = middle * (1 + growth * middle / (1 - middle)) if middle < 1 else float("inf")
-            low, high = (middle, high) if demand * rate < sum(limits) else (low, middle)
-        return [limit * low * rate / sum(limits) for limit in limits]
-
-    return rule
-
-
-@given(
-    rate=RATES,
-    ports=PORTS,
-    wishes=wish_lists(ratio_by_port=False),
-    mixed=st.sampled_from([1.0, 0.94]),
-    growth=st.sampled_from([0.05, 0.5, 1.0, 3.0]),
-)
-@settings(max_examples=100, deadline=None)
-def test_a_loaded_link_slows_everyone_by_one_factor(
-    rate: float, ports: list[float], wishes: list[Wish], mixed: float, growth: float
-) -> None:
-    assert_agrees(
-        run(rate, ports, wishes, mixed, growth=growth), fluid(rate, ports, wishes, loaded(growth), mixed=mixed)
-    )
 
 
 @given(wishes=wish_lists(ratio_by_port=True), rate=RATES)

@@ -76,6 +76,19 @@ def test_a_file_with_a_byte_changed_anywhere_is_an_input_error_or_the_same_run(t
         assert to_json(read) == expected
 
 
+def test_a_run_saved_by_an_earlier_version_can_be_loaded(tmp_path, saved):
+    def with_its_parameters(head):
+        board = head["board"]
+        del board["cluster_start_ps"], board["sources"]["cluster_start_ps"]
+        board["dram_latency_growth"], board["sources"]["dram_latency_growth"] = 0.0, "ASSUMED: none"
+
+    board, again = (
+        mlusim.load(file).board for file in (saved, rewritten(saved, with_its_parameters, tmp_path / "old"))
+    )
+    assert board.differing(again) == []
+    assert again.sources["cluster_start_ps"] == "ASSUMED: not in the saved run, which an earlier version wrote"
+
+
 def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
     def without(key):
         return lambda head: head.pop(key)

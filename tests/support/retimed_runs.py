@@ -132,7 +132,6 @@ FASTER = {
     "dma_read_latency_ps": 2.5,
     "dma_write_latency_ps": 0,
     "dma_segment_ps": 3,
-    "dram_latency_growth": 0,
     "dram_mixed_efficiency": 0.8,
     "core_read_bandwidth_bytes_per_s": 0.3,
     "cluster_write_bandwidth_bytes_per_s": 0.2,

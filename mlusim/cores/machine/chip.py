@@ -23,7 +23,6 @@ from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.clock import Clock
 from mlusim.memory.flow import LinkLimits
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.loaded_link import dram_link
 from mlusim.memory.loop_costs import rows_cost
 from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.reused import Bytes
@@ -157,7 +156,7 @@ class Chip:
         self.log = Log(board.name, log_folder)
         self.frame_lines = FrameLines(self.log)
         ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters
-        self.dram = dram_link(
+        self.dram = QuickLink(
             self.environment,
             LinkLimits(
                 rate=board.dram_bandwidth_bytes_per_s / PS_PER_S,
@@ -166,7 +165,6 @@ class Chip:
                 mixing_ps=board.dram_mixing_ps,
                 mixing_reach=board.dram_mixing_reach,
                 spread=board.dram_share_spread,
-                latency_growth=board.dram_latency_growth,
             ),
         )
         self.memory_sizes = memory_sizes(board)
