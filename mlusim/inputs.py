@@ -29,10 +29,13 @@ _TORCH_ONLY = {
 
 
 def as_tuple(value: Any) -> Any:
-    """Convert a sequence or iterator to a tuple, safe from later changes; return other values as they are."""
+    """Convert a sequence or iterator to a tuple, safe from later changes; return other values as they are.
+
+    Scalars of NumPy in it become values of Python.
+    """
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         try:
-            return tuple(value)
+            return tuple(map(as_plain, value))
         except TypeError:  # an array of rank 0 has __iter__ and cannot be iterated over
             return value
     return value

@@ -94,7 +94,7 @@ def _compare(
         boards,
         {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)},
         title=f"{operator.name} on {', '.join(names)}: {shapes}",
-        what="strategy",
+        what="device, strategy" if len(boards) > 1 else "strategy",
         refused={label: str(error) for label, error in refused.items()},
         data=not no_data,
         **{name: options[name] for name in ("full", "as_json", "quiet")},
@@ -194,13 +194,15 @@ def _compare_kernels(
             words = [kernel if len(variants) > 1 else "", board.name if len(boards) > 1 else "", label]
             case = ", ".join(filter(None, words)) or kernel
             runs[case] = partial(call.run, board, data=not no_data, steady=steady)
+    varied = ["kernel"] * (len(variants) > 1) + ["device"] * (len(boards) > 1)
+    varied += ["settings"] * any(label for variant in variants.values() for label, _ in variant)
     names = [board.name for board in boards]
     _run_and_print(
         runs,
         boards,
         {"kernels": list(kernels), "boards": names, "inputs": calls[0].tensors()},
         title=f"{', '.join(kernels)} on {', '.join(names)}",
-        what="kernel",
+        what=", ".join(varied) or "kernel",
         refused={},
         data=not no_data,
         full=full,

@@ -241,9 +241,12 @@ def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
 
 
 def _numbers(name: str, values: Any, *, whole: bool = True) -> Iterator[Any]:
-    """Return the values of a list, with each text replaced by its numbers."""
+    """Return the values of a list, with each text replaced by its numbers; with `whole`, 307.2e9 is an integer."""
     for value in several(values):
-        yield from numbers(name, value, whole=whole) if isinstance(value, str) else [value]
+        if isinstance(value, str):
+            yield from numbers(name, value, whole=whole)
+        else:
+            yield int(value) if whole and isinstance(value, float) and value.is_integer() else value
 
 
 def _positive_integers(name: str, values: Any) -> list[int | None]:

@@ -149,21 +149,27 @@ class _Walk:
     def _globals(self, function: types.FunctionType, code: types.CodeType) -> Iterator[bytes]:
         """Yield digests of the values that the code looks up by name outside the function, in order of the names."""
         names, attributes, imports, dotted = _lookups(code)
+        modules = {module: self._imported(module, function.__name__) for module in sorted({*imports.values()})}
+        scope = function.__globals__ | {name: modules[module] for name, module in imports.items()}
         outside = names & _OUTSIDE_NAMES - function.__globals__.keys() | attributes & _OUTSIDE_ATTRIBUTES
         self.unknown += [f"what {function.__name__} reads by `{name}`" for name in sorted(outside)]
         for name, attribute in sorted(dotted):
-            module = function.__globals__.get(name)
+            module = scope.get(name)
             if isinstance(module, types.ModuleType) and _reads_outside(getattr(module, attribute, None), _READERS):
                 self.unknown.append(f"what {function.__name__} reads by `{name}.{attribute}`")
         for name in sorted(names & function.__globals__.keys()):
             yield from self._global(function.__globals__[name], name, attributes)
-        for name in sorted(imports):
-            try:
-                module = importlib.import_module(name)
-            except Exception:  # noqa: BLE001 - a module may raise anything while it loads
-                self.unknown.append(f"`import {name}` in {function.__name__}")
-            else:
+        for name, module in modules.items():
+            if module is not None:
                 yield from self._global(module, name, attributes)
+
+    def _imported(self, name: str, function: str) -> types.ModuleType | None:
+        """Return a module that a function imports when it runs; None if it cannot be imported."""
+        try:
+            return importlib.import_module(name)
+        except Exception:  # noqa: BLE001 - a module may raise anything while it loads
+            self.unknown.append(f"`import {name}` in {function}")
+            return None
 
     def _global(self, value: Any, name: str, attributes: set[str]) -> Iterator[bytes]:
         """Yield the digest of a value and, if it is a module of the user's, of its values that the code looks up."""
@@ -250,28 +256,35 @@ def _constant(value: Any) -> bytes:
     return _join(type(value).__name__, repr(value))
 
 
-def _lookups(code: types.CodeType) -> tuple[set[str], set[str], set[str], set[tuple[str, str]]]:
-    """Return what a code object and nested ones look up: global names, attributes, modules, attributes of globals."""
+def _lookups(code: types.CodeType) -> tuple[set[str], set[str], dict[str, str], set[tuple[str, str]]]:
+    """Return what a code object and nested ones look up.
+
+    Global names; attributes; the modules that they import, by themselves and by the names that they give them; and
+    pairs of a global name, or such a name, and its attribute.
+    """
     names: set[str] = set()
     dotted: set[tuple[str, str]] = set()
     attributes: set[str] = set()
-    imports: set[str] = set()
+    imports: dict[str, str] = {}
     pending = [code]
     while pending:
         code = pending.pop()
         pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        owner = ""
+        owner = module = previous = ""
         for step in dis.get_instructions(code):
-            if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
-                names.add(step.argval)
-                owner = step.argval
-                continue
+            # From Python 3.13 on, one instruction may store to a variable and load another.
+            variables = step.argval if isinstance(step.argval, tuple) else (step.argval,)
             if step.opname in {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"}:
                 attributes.add(step.argval)
-                dotted.add((owner, step.argval))
+                dotted.add((module if step.opname == "IMPORT_FROM" else owner, step.argval))
             elif step.opname == "IMPORT_NAME":
-                imports.add(step.argval)
-            owner = ""
+                module = imports[step.argval] = step.argval
+            elif step.opname.startswith("STORE_") and previous == "IMPORT_NAME":
+                imports[variables[0]] = module
+            elif step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+                names.add(step.argval)
+            owner = variables[-1] if "LOAD_" in step.opname else ""
+            previous = step.opname
     return names, attributes, imports, dotted
 
 

@@ -89,7 +89,7 @@ class Tuning:
         chosen = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
         return (
             f"<tuning of {self.operator} on {self.board.name}: best {chosen or 'as it is'}, "
-            f"{format_us(best['time_ps'])}, {plural(len(self.rows), 'plan')} ran>"
+            f"{format_us(best['time_ps'])}, {plural(len(self.rows), 'run')}>"
         )
 
     def _repr_html_(self) -> str:

@@ -101,6 +101,8 @@ def test_inferred_shapes_and_types(builder):
     assert builder.flip(x, [0, -1]).shape == (4, 5, 6)
     assert builder.reverse(x, dim=1).shape == (4, 5, 6)
     assert builder.flip(x, dims=[]).shape == (4, 5, 6)
+    builder.flip(x, np.array([0, 2]), name="both")
+    assert "= flip(x, axis=[0, 2]) " in str(builder)
     lengths = builder.create_input(Int(32), (4,), "lengths")
     assert builder.reverse_sequence(x, lengths).shape == (4, 5, 6)
     lengths = builder.create_input(Int(32), (6,), "lengths6")

@@ -177,7 +177,7 @@ def test_a_sweep_names_argument_files_without_folders(home):
 def test_compare_takes_settings_boards_and_kernels(home):
     words = ("--shape", "5000", "--set", "tile=512,1024", "--device", "mlu370-x4,mlu590-h8")
     text = mlusim("compare", "k.py:add", *words)
-    for name in ("mlu370-x4, tile=512", "mlu590-h8, tile=1024"):
+    for name in ("\ndevice, settings    ", "mlu370-x4, tile=512", "mlu590-h8, tile=1024"):
         assert name in text
     assert "All 4 results are equal, bit for bit." in text
     assert max(map(len, text.splitlines())) <= 80

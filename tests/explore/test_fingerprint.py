@@ -60,6 +60,13 @@ def closing_over(value):
     return kernel
 
 
+def importing(line, expression):
+    """A kernel with an import of its own; its `core.load` reads nothing from outside."""
+    space = {"__name__": "__main__"}
+    exec(f"async def kernel(core, x):\n    {line}\n    core.load(x)\n    return {expression}\n", space)
+    return space["kernel"]
+
+
 def with_default(value):
     async def kernel(core, x, out, setting=value):
         return setting
@@ -178,6 +185,9 @@ def test_helpers_that_call_each_other():
         (np.fromfile, "what `value` reads"),
         (lambda: np.load("x.npy"), "what <lambda> reads by `np.load`"),
         (np.load, "what `value` reads"),
+        (importing("import numpy", "numpy.load(x)"), "what kernel reads by `numpy.load`"),
+        (importing("import numpy as n", "[n.load(y) for y in x]"), "what kernel reads by `n.load`"),
+        (importing("from numpy import add, load", "load(x)"), "what kernel reads by `numpy.load`"),
     ],
 )
 def test_objects_that_cannot_be_digested_are_named(value, why):

@@ -171,7 +171,7 @@ def test_options_are_checked_before_inputs_are_drawn(operator, options, message)
 def test_boards_of_other_sizes():
     given = {"shape": SHAPE, "strategy": "documented", "nram_bytes": [None, "512..1KiB*2"][1:]}
     rows = here(
-        "tin_shift", cores=[1, 8, 32], vary={"dram_bandwidth_bytes_per_s": ["307.2GB/s,614.4GB/s"]}, **given
+        "tin_shift", cores=[1, 8, 32], vary={"dram_bandwidth_bytes_per_s": ["307.2GB/s", 614.4e9]}, **given
     ).rows
     assert len(rows) == 12
     assert {(row["cores"], row["clusters"]) for row in rows} == {(1, 1), (8, 2), (32, 8)}

@@ -145,6 +145,11 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
         raise LaunchError(
             f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
         )
+    if isinstance(function, str):
+        raise LaunchError(
+            f"the kernel is a name, {shown(function)}: pass the function itself, imported from its file (a name is for "
+            "commands, mlusim.sweep and mlusim.tune); operators are functions of mlusim.ops"
+        )
     if not inspect.iscoroutinefunction(kernel):
         if inspect.iscoroutinefunction(getattr(kernel, "__call__", None)):  # noqa: B004 - a method, not whether it can
             raise LaunchError(f"{shown(kernel)} is an object whose `__call__` is a kernel: pass that method itself")

@@ -199,6 +199,9 @@ def test_a_launch_rejects_objects_that_are_not_kernels() -> None:
     refused("generator " + message.format("generator"), generator, dim=4)
     refused(r"<function .*<lambda>.*> is not a kernel|<lambda> is not a kernel", lambda core: None, dim=4)
     refused("7 is not a kernel", 7, dim=4)
+    refused(
+        r"^the kernel is a name, 'add.py:add': pass the function itself, imported from its file", "add.py:add", dim=4
+    )
 
 
 def test_an_object_whose_repr_raises_is_named_by_its_type() -> None:
