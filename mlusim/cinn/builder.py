@@ -2,30 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+from mlusim import ops
 from mlusim.cinn.net import Instruction, Variable, call_text, describe, in_context
 from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest, shown
 from mlusim.hardware import Board, board
 from mlusim.inputs import as_shape, as_text, as_tuple
-from mlusim.ops.argument_errors import explained
-from mlusim.ops.bitcast_convert import BITCAST_CONVERT
-from mlusim.ops.cast import CAST
-from mlusim.ops.gather import GATHER, GATHER_ND
-from mlusim.ops.index_select import INDEX_SELECT
+from mlusim.ops.argument_errors import explained, mismatch
 from mlusim.ops.operator import Operator
-from mlusim.ops.registry import BY_NAME
-from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
-from mlusim.ops.scatter import SCATTER, SCATTER_ND
+from mlusim.ops.registry import BY_NAME, operator_of
+from mlusim.ops.schema import Attribute
 from mlusim.units import plural
 
-Axes = int | Sequence[int]
 VariableOrName = Variable | str
+
+
+def _method(name: str) -> Callable[..., Variable]:
+    """Return the method that adds an operator: with the tensors and attributes of its function in `mlusim.ops`."""
+    operator, function = operator_of(name), getattr(ops, name)
+    spellings = {attribute.name: (attribute.name, *_names_in_cinn(attribute)) for attribute in operator.attributes}
+    signature = _signature(function, operator.tensors, spellings)
+
+    def add(self: NetBuilder, *args: Any, **kwargs: Any) -> Variable:
+        try:
+            passed = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:
+            raise mismatch(add, (self, *args), kwargs) from None
+        attributes = {}
+        for attribute, names in spellings.items():
+            values = {word: passed[word] for word in names if passed.get(word) is not None}
+            if len(values) > 1:
+                both = " and ".join(f"{word}={shown(value)}" for word, value in values.items())
+                raise InputError(f"{name}: {both} are names of one argument: pass one of them")
+            if values:
+                (attributes[attribute],) = values.values()
+        tensors = [passed[role] for role in operator.tensors]
+        return self._add(operator, tensors, attributes, passed.get("name"), passed.get("strategy"))
+
+    add.__name__, add.__qualname__ = name, f"NetBuilder.{name}"
+    add.__doc__ = f"{function.__doc__.partition(chr(10))[0]}\n\nArguments as in `mlusim.ops.{name}`."
+    add.__signature__ = signature  # type: ignore[attr-defined]  # a function takes any attribute
+    return add
+
+
+def _names_in_cinn(attribute: Attribute) -> list[str]:
+    """Return the other names of an attribute, in CINN's documents: dim for axis, dims for axes."""
+    several = ["dims"] if attribute.name == "axis" and attribute.kind == "integers" else []
+    other = attribute.name.replace("axis", "dim").replace("axes", "dims")
+    return [] if other == attribute.name else [other, *several]
+
+
+def _signature(function: Any, tensors: Iterable[str], spellings: Mapping[str, Sequence[str]]) -> inspect.Signature:
+    """Return the signature of a method: the function's tensors and attributes, their other names, name, strategy."""
+    own = {
+        name: parameter.replace(annotation=inspect.Parameter.empty)
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *(own[name] for name in tensors)]
+    for name, names in spellings.items():
+        # A required attribute may be passed by its other name.
+        optional = len(names) > 1 and own[name].default is inspect.Parameter.empty
+        parameters.append(own[name].replace(default=None) if optional else own[name])
+    others = [word for names in spellings.values() for word in names[1:]]
+    parameters += [
+        inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None) for word in (*others, "name", "strategy")
+    ]
+    return inspect.Signature(parameters)
 
 
 class NetBuilder:
@@ -69,179 +117,25 @@ class NetBuilder:
         self._inputs.append(variable)
         return variable
 
-    @explained
-    def flip(
-        self,
-        x: VariableOrName,
-        axis: Axes | None = None,
-        *,
-        dim: Axes | None = None,
-        dims: Axes | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """Reverse the elements of `x` along each of the axes."""
-        return self._add(FLIP, (x,), _one_of("flip", axis=axis, dim=dim, dims=dims), name, strategy)
+    bitcast_convert = _method("bitcast_convert")
+    cast = _method("cast")
+    flip = _method("flip")
+    gather = _method("gather")
+    gather_nd = _method("gather_nd")
+    index_select = _method("index_select")
+    reverse = _method("reverse")
+    reverse_sequence = _method("reverse_sequence")
+    scatter = _method("scatter")
+    scatter_nd = _method("scatter_nd")
+    tin_shift = _method("tin_shift")
+    tin_shift_backward = _method("tin_shift_backward")
+    tin_shift_forward = _method("tin_shift_forward")
 
-    @explained
-    def reverse(
-        self,
-        x: VariableOrName,
-        axis: Axes | None = None,
-        *,
-        dim: Axes | None = None,
-        dims: Axes | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """Alias of flip."""
-        return self._add(REVERSE, (x,), _one_of("reverse", axis=axis, dim=dim, dims=dims), name, strategy)
-
-    @explained
-    def reverse_sequence(
-        self,
-        x: VariableOrName,
-        seq_lengths: VariableOrName,
-        seq_axis: int | None = None,
-        batch_axis: int | None = None,
-        *,
-        seq_dim: int | None = None,
-        batch_dim: int | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """Reverse the first seq_lengths[b] elements of batch entry b along seq_axis (1; batch_axis 0)."""
-        seq = _one_of("reverse_sequence", seq_axis=seq_axis, seq_dim=seq_dim)
-        batch = _one_of("reverse_sequence", batch_axis=batch_axis, batch_dim=batch_dim)
-        return self._add(REVERSE_SEQUENCE, (x, seq_lengths), seq | batch, name, strategy)
-
-    @explained
-    def gather(
-        self,
-        x: VariableOrName,
-        index: VariableOrName,
-        axis: int | None = None,
-        *,
-        dim: int | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """out[i] = x[i with coordinate `axis` (0) replaced by index[i]]."""
-        return self._add(GATHER, (x, index), _one_of("gather", axis=axis, dim=dim), name, strategy)
-
-    @explained
-    def gather_nd(
-        self,
-        x: VariableOrName,
-        index: VariableOrName,
-        axes: Sequence[int] | None = None,
-        mode: str = "aligned",
-        *,
-        batch_dims: int = 0,
-        dims: Sequence[int] | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """As gather, with several coordinates replaced (by default the first ones).
-
-        `mode` and `batch_dims` are those of `ops.gather_nd`.
-        """
-        attributes = _one_of("gather_nd", axes=axes, dims=dims) | {"mode": mode, "batch_dims": batch_dims}
-        return self._add(GATHER_ND, (x, index), attributes, name, strategy)
-
-    @explained
-    def index_select(
-        self,
-        x: VariableOrName,
-        index: VariableOrName,
-        axis: int | None = None,
-        *,
-        dim: int | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """Select slices of `x` along `axis` (0) by a list of indices."""
-        return self._add(INDEX_SELECT, (x, index), _one_of("index_select", axis=axis, dim=dim), name, strategy)
-
-    @explained
-    def scatter(
-        self,
-        x: VariableOrName,
-        index: VariableOrName,
-        src: VariableOrName,
-        axis: int | None = None,
-        *,
-        dim: int | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """A copy of `x` with out[i with coordinate `axis` (0) replaced by index[i]] = src[i]; the last one wins."""
-        return self._add(SCATTER, (x, index, src), _one_of("scatter", axis=axis, dim=dim), name, strategy)
-
-    @explained
-    def scatter_nd(
-        self,
-        x: VariableOrName,
-        index: VariableOrName,
-        src: VariableOrName,
-        axes: Sequence[int] | None = None,
-        mode: str = "aligned",
-        *,
-        dims: Sequence[int] | None = None,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """As scatter, with several coordinates replaced (by default the first ones); `mode` as in `ops.scatter_nd`."""
-        attributes = _one_of("scatter_nd", axes=axes, dims=dims) | {"mode": mode}
-        return self._add(SCATTER_ND, (x, index, src), attributes, name, strategy)
-
-    @explained
-    def cast(
-        self,
-        x: VariableOrName,
-        dtype: object,
-        *,
-        saturate: bool = False,
-        name: str | None = None,
-        strategy: str | None = None,
-    ) -> Variable:
-        """Convert the elements of `x` to another type: Float(32), bool, "int8", ...; `saturate` as in `ops.cast`."""
-        return self._add(CAST, (x,), {"dtype": dtype_of(dtype), "saturate": saturate}, name, strategy)
-
-    @explained
-    def bitcast_convert(
-        self, x: VariableOrName, dtype: object, *, name: str | None = None, strategy: str | None = None
-    ) -> Variable:
-        """View the bytes of `x` as elements of another type; nothing is copied. The last dimension changes with it."""
-        return self._add(BITCAST_CONVERT, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
-
-    def __getattr__(self, name: str) -> Callable[..., Variable]:
-        """Return a method for any other operator: `builder.tin_shift(x, shifts)`.
-
-        Its arguments are the operator's tensors, then its attributes by keyword, and `name` and `strategy` as above.
-        """
-        if name.startswith("_") or name not in BY_NAME:
-            raise AttributeError(
-                f"a net has no operator or attribute {name!r}; {nearest(name, BY_NAME)}its operators are "
-                f"{', '.join(BY_NAME)}"
-            )
-        return partial(self._call, BY_NAME[name])
-
-    def _call(
-        self,
-        operator: Operator,
-        *inputs: VariableOrName,
-        name: str | None = None,
-        strategy: str | None = None,
-        **arguments: Any,
-    ) -> Variable:
-        tensors = [*inputs, *(arguments.pop(role) for role in operator.tensors[len(inputs) :] if role in arguments)]
-        if len(tensors) != len(operator.tensors):
-            raise InputError(
-                f"{operator.name} in net {self.name!r} with {plural(len(tensors), 'tensor')}: it takes "
-                f"{', '.join(operator.tensors)}"
-            )
-        return self._add(operator, tensors, arguments, name, strategy)
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"a net has no operator or attribute {name!r}; {nearest(name, BY_NAME)}its operators are "
+            f"{', '.join(BY_NAME)}"
+        )
 
     @explained
     def build(
@@ -341,12 +235,3 @@ class NetBuilder:
             raise InputError(f"{operator} in net {self.name!r}: name={name!r} is taken by {taken!r}: choose another")
         variable = self._variables[name] = Variable(self, name, shape, dtype)
         return variable
-
-
-def _one_of(operator: str, **aliases: Any) -> dict[str, Any]:
-    """Return the one argument that is not None, under the first of its names; empty if there is none."""
-    passed = {name: value for name, value in aliases.items() if value is not None}
-    if len(passed) > 1:
-        both = " and ".join(f"{name}={shown(value)}" for name, value in passed.items())
-        raise InputError(f"{operator}: {both} are names of one argument: pass one of them")
-    return {next(iter(aliases)): value for value in passed.values()}

@@ -48,12 +48,13 @@ def explained(function: Callable[Parameters, Returned]) -> Callable[Parameters, 
             # Only an error of the call itself; one from within the function has a further frame.
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
-            raise _mismatch(function, args, kwargs) from None
+            raise mismatch(function, args, kwargs) from None
 
     return call
 
 
-def _mismatch(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> ArgumentsError:
+def mismatch(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> ArgumentsError:
+    """Return the error for arguments that do not fit the signature of a function or a method."""
     name = function.__name__
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
     by_position = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
