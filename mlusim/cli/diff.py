@@ -48,7 +48,7 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 
     check_directory("--report", report, ("diff.html",))
     difference = compare(run_of(before), run_of(after))
-    tries = what_to_try(difference.after)
+    tries = what_to_try(difference.after, progress=not quiet)
     written = []
     if report is not None:
         from mlusim.analysis.page.difference import write_difference

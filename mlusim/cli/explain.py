@@ -39,7 +39,7 @@ def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
     """Explain the time of one run."""
     from mlusim.explore.explanation import explain as explained
 
-    explanation = explained(run_of(run))
+    explanation = explained(run_of(run), progress=not quiet)
     if as_json:
         console.print_json(explanation.to_json() | {"provenance": provenance_of(explanation.result)})
     elif not quiet:

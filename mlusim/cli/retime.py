@@ -119,5 +119,5 @@ def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: 
     if split:
         lines.append(f"The recorded split was kept; a new run on that board would use another: {split}.")
     elif recorded.plan is None:
-        lines.append("This is a kernel of your own: on that board it may issue different instructions.")
+        lines.append("The run has no plan to compare: on that board, its kernels may issue different instructions.")
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from mlusim.analysis.log_parts import windows
 from mlusim.arrays import Integers
 from mlusim.files import source_name
 from mlusim.results.result import Result
+from mlusim.results.saved import as_result
 from mlusim.units import PS_PER_US, signed
 
 OTHER = "no operation"
@@ -120,12 +122,13 @@ def _options(result: Result) -> list[str]:
     return options
 
 
-def diff(before: Result, after: Result) -> Difference:
-    """Compare two runs, of any kernels and boards.
+def diff(before: Result | str | PathLike[str], after: Result | str | PathLike[str]) -> Difference:
+    """Compare two runs, of any kernels and boards: results, or files that `Result.save` wrote.
 
     Cores that have no work in both runs are left out of averages: their idle time changes by the whole difference,
     which would hide its causes.
     """
+    before, after = as_result(before), as_result(after)
     spent = [_time_by_core(run) for run in (before, after)]
     most = max(working for _, working in spent)
     counted = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
@@ -12,6 +13,7 @@ from mlusim.explore.diff import shares, source_text
 from mlusim.explore.suggestions import Suggestion, what_to_try
 from mlusim.files import source_name
 from mlusim.results.result import Result
+from mlusim.results.saved import as_result
 from mlusim.units import format_us
 
 
@@ -74,8 +76,9 @@ class Explanation:
         }
 
 
-def explain(result: Result) -> Explanation:
-    """Explain the time of a run."""
+def explain(run: Result | str | PathLike[str], *, progress: bool = False) -> Explanation:
+    """Explain the time of a run, a result or a file that `Result.save` wrote; `progress` as in `what_to_try`."""
+    result = as_result(run)
     cores = result.board.cores
     totals = {number: int(line.spent_ps.sum()) for number, line in enumerate(result.lines)}
     times = shares(totals, cores, result.time_ps)
@@ -100,5 +103,5 @@ def explain(result: Result) -> Explanation:
         above_ps=above_ps,
         losses_ps=shares(result.lower_bound.losses_ps, cores, above_ps),
         lines=sorted(lines, key=lambda line: -line.time_ps),
-        what_to_try=what_to_try(result),
+        what_to_try=what_to_try(result, progress=progress),
     )

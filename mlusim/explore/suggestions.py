@@ -90,12 +90,12 @@ _REMEDIES = {
 }
 
 
-def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
+def what_to_try(result: Result, count: int = 3, *, progress: bool = False) -> list[Suggestion]:
     """For the largest losses, return the change that would help, and the time without this loss.
 
     The time is that of the same instructions, retimed on a board without the loss. Losses that no parameter of the
     board removes, imbalance and excess bytes, are subtracted. Returns only changes that save time, the largest saving
-    first.
+    first. With `progress`, each retiming that takes longer than a second or two shows a progress bar.
     """
     suggestions = [item for item in (_evenly(result), _each_byte_once(result)) if item.time_ps < result.time_ps]
     for loss, total in sorted(result.lower_bound.losses_ps.items(), key=lambda item: -item[1]):
@@ -107,7 +107,8 @@ def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
             for name, value in remedy.parameters.items()
         }
         try:
-            retimed = retime(result, keep_split=True, barriers=loss != "sync", **_lowest(result, values))
+            changes = _lowest(result, values)
+            retimed = retime(result, keep_split=True, barriers=loss != "sync", progress=progress, **changes)
         except MlusimError:
             continue
         if retimed.time_ps < result.time_ps:

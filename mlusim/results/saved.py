@@ -117,6 +117,15 @@ def load(path: str | os.PathLike[str]) -> Result:
         raise InputError(f"{file}: the saved run cannot be read: {error.strerror or error}") from None
 
 
+def as_result(run: Any) -> Result:
+    """Return a result, that of a whole net, or the run in a file. Raises as `load`."""
+    if isinstance(run, Result):
+        return run
+    # The package of nets is above this one.
+    result: Result = run.as_result() if hasattr(run, "as_result") else load(run)
+    return result
+
+
 def short_names(files: Iterable[str]) -> dict[str, str]:
     """Shorten file names: the package's own to `mlusim/...`, others to the shortest tail that is unique."""
     short: dict[str, str] = {}

@@ -33,7 +33,7 @@ from mlusim.ops.schema import Tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result
-from mlusim.results.saved import load, parameter_json
+from mlusim.results.saved import as_result, parameter_json
 from mlusim.retiming.replay import replay
 from mlusim.units import format_bytes, group_digits
 
@@ -81,7 +81,7 @@ def retime(
     board or a parameter that does not exist or breaks a rule.
     """
     check_flags(keep_split=keep_split, barriers=barriers, progress=progress)
-    result = run if isinstance(run, Result) else load(run)
+    result = as_result(run)
     target = result.board if device is None else board_of(device)
     if parameters:
         target = target.replace(**parameters)

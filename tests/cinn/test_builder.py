@@ -134,9 +134,8 @@ def test_errors_carry_operator_inputs_and_shapes(builder, a, i):
     message = (
         r"^gather\(A, index=index, axis=2\) in net 'test_basic', with A: float32 \[8, 24\] and index: int32 \[3, 24\]: "
     )
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"{message}gather: axis=2 of a tensor of rank 2"):
         builder.gather(a, i, axis=2)
-    assert "2" in caught.value.message.rsplit(": ", 1)[-1] or "axis" in caught.value.message
 
 
 @pytest.mark.parametrize(

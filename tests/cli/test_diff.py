@@ -139,7 +139,12 @@ def test_a_run_does_not_differ_from_itself():
 
 
 def test_a_run_saved_from_python_has_no_command(home):
-    shift("tight").save(home / "own.zip")
+    own = shift("tight")
+    own.save(home / "own.zip")
+    assert not any(diff("own.zip", own).causes_ps.values())
+    assert explain("own.zip").losses_ps == explain(own).losses_ps
+    with pytest.raises(mlusim.InputError, match=r"^3 is not a path: pass a string such as 'run\.zip', or a Path$"):
+        explain(3)
     printed = call("diff", "own.zip", "cast --shape 64,64 --dtype float16")
     assert [line.partition(" us  ")[2] for line in printed.splitlines()[:2]] == [
         "tin_shift_forward on mlu370-x4, strategy tight",
