@@ -17,7 +17,8 @@ _FIRST_3D_ARCH = 300
 MAX_LOOPS = 2
 # Python 3.11 finds a member of an enumeration slowly.
 _WITHIN_NRAM = Direction.NRAM2NRAM
-_DIRECTIONS_OF_WRAM = frozenset(direction for direction in Direction if MemoryKind.WRAM in direction.value)
+_WITHIN_LDRAM = Direction.LDRAM2LDRAM
+_WITH_RULES = frozenset(each for each in Direction if MemoryKind.WRAM in each.value or each is _WITHIN_LDRAM)
 
 
 def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) -> None:
@@ -159,7 +160,7 @@ def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: 
         unit_bytes: size of a bus unit, a multiple of all alignments.
     """
     # Within NRAM, only the 2xx series has rules.
-    if direction not in _DIRECTIONS_OF_WRAM and (direction is not _WITHIN_NRAM or arch >= _FIRST_3D_ARCH):
+    if direction not in _WITH_RULES and (direction is not _WITHIN_NRAM or arch >= _FIRST_3D_ARCH):
         return
     for row in range(2):
         to, origin = (
@@ -169,7 +170,7 @@ def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: 
 
 
 def check_wram(direction: Direction, segment: int, dst_loops: Loops, dst_phase: int, src_phase: int, arch: int) -> None:
-    """Check the rules of WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), no strided source (B).
+    """Check the rules of WRAM, 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), and of LDRAM (B).
 
     Args:
         direction: direction of the copy.
@@ -186,6 +187,10 @@ def check_wram(direction: Direction, segment: int, dst_loops: Loops, dst_phase: 
         raise CopyError(f"{direction.name}: WRAM is never the source of a strided copy; copy segment by segment")
     if direction is Direction.LDRAM2WRAM and strided:
         raise CopyError(f"{direction.name} is never strided; copy segment by segment, or stage the bytes through NRAM")
+    if direction is _WITHIN_LDRAM and not dst_loops:
+        raise CopyError(
+            f"{direction.name} needs strides: the hardware has no contiguous copy; stage the bytes through NRAM"
+        )
     multiple = 16 if arch >= _FIRST_3D_ARCH else 64
     if MemoryKind.WRAM in direction.value and segment % multiple and not dst_loops:
         to = "to" if direction.destination is MemoryKind.WRAM else "from"

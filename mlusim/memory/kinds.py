@@ -59,6 +59,7 @@ class Direction(Enum):
     GDRAM2LDRAM = (MemoryKind.GDRAM, MemoryKind.LDRAM)
     LDRAM2GDRAM = (MemoryKind.LDRAM, MemoryKind.GDRAM)
     SRAM2SRAM = (MemoryKind.SRAM, MemoryKind.SRAM)
+    LDRAM2LDRAM = (MemoryKind.LDRAM, MemoryKind.LDRAM)
 
     __hash__ = object.__hash__
 

@@ -246,8 +246,9 @@ def test_verdict_names_the_acceptance_bar(efficiency, words):
     assert re.match(words, verdict(efficiency))
 
 
-# SRAM2SRAM needs two clusters; LDRAM2WRAM does not exist (B).
-ALONE = [direction for direction in Direction if direction not in (Direction.SRAM2SRAM, Direction.LDRAM2WRAM)]
+# SRAM2SRAM needs two clusters; LDRAM2WRAM, and LDRAM2LDRAM without strides, do not exist (B).
+OTHERS = (Direction.SRAM2SRAM, Direction.LDRAM2WRAM, Direction.LDRAM2LDRAM)
+ALONE = [direction for direction in Direction if direction not in OTHERS]
 
 
 @pytest.mark.parametrize("direction", ALONE, ids=lambda direction: direction.name)

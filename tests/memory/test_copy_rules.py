@@ -139,14 +139,17 @@ def test_3d_needs_arch_300(arch: int) -> None:
 @pytest.mark.parametrize("source", list(MemoryKind))
 @pytest.mark.parametrize("destination", list(MemoryKind))
 def test_every_pair_of_memories(source: MemoryKind, destination: MemoryKind) -> None:
-    """LDRAM to LDRAM and WRAM to WRAM are the two pairs that no direction is named for (B)."""
-    dst, src = buffer(destination, (128,)), buffer(source, (128,))
-    if source is destination and source in (LDRAM, WRAM):
+    """No direction is named for WRAM to WRAM (B), and LDRAM to LDRAM has only strided copies."""
+    dst, src = (buffer(kind, (2, 128))[:, :112] for kind in (destination, source))
+    if source is not WRAM and (source, destination) != (LDRAM, WRAM):
+        assert by_views(dst, src).direction.name == f"{source.name}2{destination.name}"
+    dst, src = dst[0], src[0]
+    if source is destination is WRAM:
         with pytest.raises(
             CopyError, match=rf"^__memcpy has no direction {source.value} to {destination.value}; stage the bytes"
         ):
             by_views(dst, src)
-    else:
+    elif source is not LDRAM or destination is not LDRAM:
         assert by_views(dst, src).direction.name == f"{source.name}2{destination.name}"
 
 
@@ -155,7 +158,8 @@ def test_the_direction_must_be_that_of_the_pointers(direction: Direction) -> Non
     for other in Direction:
         dst, src = buffer(other.destination, (128,)).pointer, buffer(other.source, (128,)).pointer
         if other is direction:
-            assert pointer_copy_shape(dst, src, 128, direction, (), 372, UNIT).direction is direction
+            strides = (128, 128, 0) if direction is Direction.LDRAM2LDRAM else ()
+            assert pointer_copy_shape(dst, src, 128, direction, strides, 372, UNIT).direction is direction
         else:
             with pytest.raises(
                 CopyError,
@@ -174,7 +178,7 @@ def test_asynchronous_directions() -> None:
 def test_directions_are_those_of_the_headers() -> None:
     listed = """GDRAM2NRAM NRAM2GDRAM LDRAM2NRAM NRAM2LDRAM GDRAM2WRAM WRAM2GDRAM LDRAM2WRAM WRAM2LDRAM NRAM2NRAM
         NRAM2WRAM WRAM2NRAM GDRAM2SRAM SRAM2GDRAM LDRAM2SRAM SRAM2LDRAM SRAM2NRAM NRAM2SRAM SRAM2WRAM WRAM2SRAM
-        GDRAM2GDRAM GDRAM2LDRAM LDRAM2GDRAM SRAM2SRAM"""
+        GDRAM2GDRAM GDRAM2LDRAM LDRAM2GDRAM SRAM2SRAM LDRAM2LDRAM"""
     assert {direction.name for direction in Direction} == set(listed.split())
     for direction in Direction:
         assert direction.off_chip == ("DRAM" in direction.name)
@@ -244,6 +248,13 @@ def test_ldram_to_wram_is_never_strided() -> None:
     assert by_bytes(64, direction=Direction.LDRAM2WRAM).nbytes == 64
     with pytest.raises(CopyError, match=r"^LDRAM2WRAM is never strided; copy segment by segment, or stage"):
         by_bytes(64, 64, 64, 3, direction=Direction.LDRAM2WRAM)
+
+
+def test_a_copy_within_ldram_has_strides() -> None:
+    assert by_bytes(48, 64, 96, 2, direction=Direction.LDRAM2LDRAM).segments == 3
+    assert by_bytes(48, 64, 96, 0, direction=Direction.LDRAM2LDRAM).nbytes == 48
+    with pytest.raises(CopyError, match=r"^LDRAM2LDRAM needs strides: the hardware has no contiguous copy; stage the"):
+        by_bytes(48, direction=Direction.LDRAM2LDRAM)
 
 
 @pytest.mark.parametrize("arch", [270, 290])

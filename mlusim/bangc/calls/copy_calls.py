@@ -44,7 +44,7 @@ _DIRECTIONS = (
     "LDRAM2LDRAM",
     "SRAM2SRAM",
 )
-_COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS) if name in Direction.__members__}
+_COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS)}
 # Numbers of strides and segments of copies with one and two loops.
 _STRIDED, _TWICE_STRIDED = 3, 8
 _WITH_CLUSTER = (5, 8, 13)
@@ -100,11 +100,7 @@ def _new_form(task: CompiledTask, values: tuple[Any, ...], how: tuple[Any, ...])
     strides = numbers[4:]
     direction = _COPIES.get(number)
     if direction is None:
-        named = _DIRECTIONS[number] if 0 <= number < len(_DIRECTIONS) else str(number)
-        remedy = "stage the bytes through NRAM" if named in _DIRECTIONS else "write a name, such as GDRAM2NRAM"
-        # The header has LDRAM2LDRAM only with strides.
-        why = "with strides, it is not simulated" if strides and named in _DIRECTIONS else "there is no such copy"
-        raise CopyError(f"memcpy in direction {named}: {why}; {remedy}")
+        raise CopyError(f"memcpy in direction {number}: there is no such copy; write a name, such as GDRAM2NRAM")
     if size >= _SIGN:
         raise CopyError(
             f"memcpy of {size - 2 * _SIGN} B: a size cannot be negative (unsigned, this is {group_digits(size)}); "

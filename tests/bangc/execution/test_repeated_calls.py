@@ -87,6 +87,15 @@ def test_a_repeated_copy_is_checked_like_the_first(module: bangc.Module) -> None
         mlusim.run(module["leaves"], np.zeros(200, np.float32), dim=1, kind="BLOCK")
 
 
+def test_rows_within_ldram(module: bangc.Module) -> None:
+    x = np.arange(64, dtype=np.float32)
+    device = Device()
+    out = device.alloc(80, np.float32)
+    device.launch(module["respaced"], device.upload(x), out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert np.array_equal(device.download(out).reshape(4, 20)[:, :12], x.reshape(4, 16)[:, :12])
+
+
 def test_remedies_name_the_functions_of_bang_c(module: bangc.Module) -> None:
     with pytest.raises(CopyError, match=r"memcpy_async has no NRAM2LDRAM: use `__memcpy\(\.\.\.\)`$"):
         mlusim.run(module["spills"], np.zeros(64, np.float32), dim=1, kind="BLOCK")
@@ -96,11 +105,6 @@ def test_remedies_name_the_functions_of_bang_c(module: bangc.Module) -> None:
     ("direction", "message"),
     [
         ("LDRAM2NRAM", r"says LDRAM2NRAM but copies from .* into x \(gdram\).*GDRAM2NRAM; write that, or correct"),
-        ("LDRAM2LDRAM", "in direction LDRAM2LDRAM: there is no such copy; stage the bytes through NRAM$"),
-        (
-            "LDRAM2LDRAM, 64, 64, 3",
-            "in direction LDRAM2LDRAM: with strides, it is not simulated; stage the bytes through NRAM$",
-        ),
         ("mluMemcpyDirection_t(77)", "in direction 77: there is no such copy; write a name, such as GDRAM2NRAM$"),
     ],
 )
