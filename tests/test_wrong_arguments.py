@@ -116,15 +116,6 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
         (lambda: [*validate(["copy"], workers="")], r"^workers='': pass an integer of at least 0$"),
         (lambda: [*validate(["copy", "nope"])], r"^no measurement begins with 'nope'; choose one of copy-8\.4MB, "),
         (lambda: measure(LOG, BOARD, theory_ops=1.5), r"^theory_ops=1\.5: pass an integer of at least 0$"),
-        (
-            lambda: measure(LOG, BOARD, tensor_bytes={"read": 1}),
-            r"^tensor_bytes has \['read'\]: pass the bytes of inputs",
-        ),
-        (
-            lambda: measure(LOG, BOARD, tensor_bytes={"read": -1, "write": 1}),
-            r"^tensor_bytes: read=-1: pass an integer",
-        ),
-        (lambda: measure(LOG, BOARD, tensor_bytes=3), r"^tensor_bytes=3: pass a dictionary of names and values"),
         (lambda: draw_timeline(RECORDS, None), r"^title=None is not text$"),
         (lambda: draw_tile_map(RECORDS, PLAN, about=3), r"^about=3 is not text$"),
         (lambda: write_pages([RUN], "report"), r"^results=.* is not a Mapping: pass a dictionary of names and results"),

@@ -17,9 +17,8 @@ from mlusim.arrays import Integers
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.cores.instructions.tensor_pipe import peak_ops_per_cycle
 from mlusim.dtypes import INT8, dtype_of
-from mlusim.errors import InputError
 from mlusim.hardware import Board
-from mlusim.inputs import as_count, as_mapping, check_operations
+from mlusim.inputs import check_operations
 from mlusim.log import NONE, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.sizes import memory_sizes
@@ -107,9 +106,7 @@ class Metrics:
         return f"{format_us(self.time_ps)}, {efficiency}"
 
 
-def measure(
-    log: Log, board: Board, *, theory_ops: int | None = None, tensor_bytes: Mapping[str, int] | None = None
-) -> Metrics:
+def measure(log: Log, board: Board, *, theory_ops: int | None = None) -> Metrics:
     """Compute all figures of a log.
 
     Args:
@@ -117,8 +114,6 @@ def measure(
         board: the board.
         theory_ops: operations that the operator requires, independent of the kernel; 0 for pure data movement; None:
             unknown.
-        tensor_bytes: bytes of inputs (`read`) and outputs (`write`), each counted once; by default those
-            of `Log.roles`.
 
     The peak for compute_efficiency is that of the tensor pipe if the kernel uses it. Otherwise it is the vector peak
     as T defines it: the half rate if the first input (without inputs, the first output) is half or int16, else the
@@ -130,19 +125,15 @@ def measure(
     totals = Totals(records)
     roles = log.roles()
     bus = totals.bus_bytes
-    if tensor_bytes is None:
-        tensor_bytes = {"read": _bytes_of_role(log, roles, "input"), "write": _bytes_of_role(log, roles, "output")}
-        compulsory = _compulsory_bytes(records, roles)
-    else:
-        tensor_bytes = _checked(tensor_bytes)
-        compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
+    tensor_bytes = sum(log.allocations[identity].nbytes for identity, role in roles.items() if role != "workspace")
+    compulsory = _compulsory_bytes(records, roles)
     peak_pipe = "tensor" if TENSOR_OPERATIONS.intersection(totals.operations) else "vector"
     peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board, roles)
     peak_io = board.dram_bandwidth_bytes_per_s
     # A value above 1 means that the run is incomplete and has not even accessed its output.
     moved = any(bus.values())
     io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0) if moved else None
-    vendor_io_efficiency = _efficiency(sum(tensor_bytes.values()), time_ps, peak_io) if moved else None
+    vendor_io_efficiency = _efficiency(tensor_bytes, time_ps, peak_io) if moved else None
     compute_efficiency = None if theory_ops is None else _efficiency(theory_ops, time_ps, peak_ops)
     causes, busy = totals.causes_ps, totals.task_busy_ps
     return Metrics(
@@ -150,7 +141,7 @@ def measure(
         cycles=ps_to_cycles(time_ps, board.clock_hz),
         bytes_requested=totals.bytes_requested,
         bus_bytes=bus,
-        theory_io_bytes=sum(tensor_bytes.values()),
+        theory_io_bytes=tensor_bytes,
         compulsory_bytes=compulsory,
         theory_ops=theory_ops,
         io_efficiency=io_efficiency,
@@ -174,27 +165,12 @@ def measure(
     )
 
 
-def _checked(tensor_bytes: Mapping[str, int]) -> dict[str, int]:
-    """Return the declared bytes of inputs and outputs. Raises `InputError` unless there are both."""
-    checked = {
-        direction: as_count(f"tensor_bytes: {direction}", nbytes, least=0)
-        for direction, nbytes in as_mapping("tensor_bytes", tensor_bytes).items()
-    }
-    if checked.keys() != {"read", "write"}:
-        raise InputError(f"tensor_bytes has {[*checked]}: pass the bytes of inputs, 'read', and outputs, 'write'")
-    return checked
-
-
 def _compulsory_bytes(records: LogColumns, roles: Mapping[int, str]) -> dict[str, int]:
     sums = {"read": 0, "write": 0}
     compulsory = compulsory_by_allocation(records, roles, bytes_by_allocation(records))
     for identity, nbytes in compulsory.items():
         sums["read" if roles[identity] == "input" else "write"] += nbytes
     return sums
-
-
-def _bytes_of_role(log: Log, roles: Mapping[int, str], role: str) -> int:
-    return sum(log.allocations[identity].nbytes for identity, other in roles.items() if other == role)
 
 
 def _bottleneck(io_efficiency: float | None, compute_efficiency: float | None) -> str:

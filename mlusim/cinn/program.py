@@ -205,11 +205,7 @@ class _Run:
         named = {*self._uploaded, *(self._views[variable].allocation for variable in program.outputs)}
         self._free(len(program))
         self._mark_intermediates({allocation.identity for allocation in named})
-        compulsory = {
-            "read": sum(variable.nbytes for variable in program.inputs),
-            "write": sum(variable.nbytes for variable in program.outputs),
-        }
-        return NetResult(program.name, program.board, device.log, tuple(steps), outputs, compulsory_bytes=compulsory)
+        return NetResult(program.name, program.board, device.log, tuple(steps), outputs)
 
     def _free(self, position: int) -> None:
         """Free the memory whose variables are not used after this position."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mlusim.analysis.metrics import Metrics, measure
+from mlusim.analysis.metrics import Metrics
 from mlusim.arrays import Array
 from mlusim.cinn.net import Instruction, Variable
 from mlusim.errors import InputError
@@ -55,15 +55,12 @@ class NetResult(RunFigures):
         log: Log,
         steps: tuple[Step, ...],
         outputs: Mapping[str, Array],
-        *,
-        compulsory_bytes: Mapping[str, int],
     ) -> None:
         self.name = name
         self.board = board
         self.log = log
         self.steps = steps
         self.outputs = outputs
-        self._compulsory_bytes = compulsory_bytes
 
     def __getitem__(self, output: str | Variable) -> Array:
         name = output.name if isinstance(output, Variable) else output
@@ -74,17 +71,13 @@ class NetResult(RunFigures):
 
     @cached_property
     def metrics(self) -> Metrics:
-        """All figures of the whole run; compulsory bytes are the net's inputs and outputs, without intermediates."""
-        return measure(self.log, self.board, theory_ops=self._theory_ops(), tensor_bytes=self._compulsory_bytes)
-
-    def _theory_ops(self) -> int:
-        return sum(step.result.theory_ops or 0 for step in self.steps)
+        """All figures of the whole run; compulsory bytes are those of the net's inputs and outputs."""
+        return self.as_result().metrics
 
     def as_result(self) -> Result:
         """Return the whole run as one result, without plan and output: its lower bound, source lines and causes."""
-        return Result(
-            operator=self.name, output=None, board=self.board, plan=None, log=self.log, theory_ops=self._theory_ops()
-        )
+        operations = sum(step.result.theory_ops or 0 for step in self.steps)
+        return Result(operator=self.name, output=None, board=self.board, plan=None, log=self.log, theory_ops=operations)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the whole run to a file for `mlusim.load`; see `Result.save`. Outputs are not included."""

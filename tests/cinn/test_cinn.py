@@ -106,6 +106,16 @@ def test_totals_are_sums_of_steps_plus_gaps():
     assert result.io_efficiency == pytest.approx(expected)
 
 
+def test_of_a_table_only_the_rows_that_are_looked_up_are_compulsory():
+    builder = NetBuilder("lookup")
+    table, index = builder.create_input(Float(32), (64, 64), "table"), builder.create_input(Int(32), (8,), "index")
+    builder.index_select(table, index)
+    arrays = {"table": np.zeros((64, 64), np.float32), "index": np.array([3, 5] * 4, np.int32)}
+    metrics = builder.build().execute(arrays).metrics
+    assert metrics.compulsory_bytes == {"read": 2 * 64 * 4 + 8 * 4, "write": 8 * 64 * 4}
+    assert metrics.theory_io_bytes == 64 * 64 * 4 + 8 * 4 + 8 * 64 * 4
+
+
 def test_a_saved_net_has_the_figures_of_the_net(tmp_path):
     builder, arrays = long_net()
     result = builder.build().execute(arrays)
