@@ -6,8 +6,9 @@ inputs and output are host allocations; this module extracts such a log for each
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,22 +34,23 @@ class Operand(NamedTuple):
     read_only: bool
 
 
-def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Operand], first_record: int = 0) -> Log:
-    """Extract and renumber the records of one launch, or of a few successive ones, with its operands as host tensors.
+def log_of_launch(log: Log, launches: range, operands: Sequence[Operand], first_record: int = 0) -> Log:
+    """Extract and renumber the records of a few successive launches, with their operands as host tensors.
 
     Args:
         log: log of a device whose launches have ended.
-        launch: index in `log.launches`, or a range; None for an operator that launched nothing.
+        launches: their indices in `log.launches`; empty for an operator that launched nothing. Earlier launches had
+            ended when the first of these began.
         operands: the tensors, without repetition; each becomes an allocation, even if they are parts of one. Other host
             memory becomes an allocation of 0 bytes.
-        first_record: lower bound on the launch's first record.
+        first_record: lower bound on their first record.
 
     Times stay on the device's clock. The tables of names, lines and geometries are shared with `log`.
     """
-    launches = range(0) if launch is None else range(launch, launch + 1) if isinstance(launch, int) else launch
-    tasks = [number for number, task in enumerate(log.tasks) if task.launch in launches]
+    tasks = _at_the_end(log.tasks, lambda task: task.launch < launches.start, lambda task: task.launch in launches)
     new_task = _renumbered(tasks, len(log.tasks))
-    table = log.table()[first_record:]
+    # Not of the whole log, which is far longer than a launch in a program of many.
+    table = np.stack(list(log.records.columns(first_record).values()), axis=1)
     rows = np.flatnonzero(new_task[table[:, _TASK]] != NONE)
     new_record = _renumbered(first_record + rows, log.count)
     table = table[rows]
@@ -88,6 +90,14 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     return part
 
 
+def _at_the_end(
+    records: Sequence[Value], is_earlier: Callable[[Value], bool], is_wanted: Callable[[Value], bool]
+) -> list[int]:
+    """Return the indices of the wanted records, all of which follow the last one that is of an earlier launch."""
+    later = takewhile(lambda number: not is_earlier(records[number]), reversed(range(len(records))))
+    return [number for number in later if is_wanted(records[number])][::-1]
+
+
 def _renumbered(selected: Any, count: int) -> Integers:
     """Return new indices by old index; NONE for dropped ones, and as the last entry, so that NONE maps to NONE."""
     numbers = np.full(count + 1, NONE, np.int64)
@@ -106,10 +116,16 @@ class _Allocations:
         self.operands = [*distinct.values()]
         self.records = [_record(log, operand) for operand in self.operands]
         self._new = np.full(len(log.allocations) + 1, NONE, np.int64)
-        for identity, record in enumerate(log.allocations):
-            if record.task != NONE and new_task[record.task] != NONE:
-                self._new[identity] = len(self.records)
-                self.records.append(replace(record, task=int(new_task[record.task])))
+        first = min(np.flatnonzero(new_task != NONE).tolist(), default=len(new_task))
+        of_tasks = _at_the_end(
+            log.allocations,
+            lambda record: NONE < record.task < first,
+            lambda record: bool(new_task[record.task] != NONE),
+        )
+        for identity in of_tasks:
+            record = log.allocations[identity]
+            self._new[identity] = len(self.records)
+            self.records.append(replace(record, task=int(new_task[record.task])))
         self._log = log
 
     def of(self, identity: Integers, offset: Integers) -> tuple[Integers, Integers]:

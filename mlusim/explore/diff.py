@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlusim.analysis.breakdown import CAUSES, where_time_went
-from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import windows
+from mlusim.analysis.breakdown import CAUSES
 from mlusim.arrays import Integers
 from mlusim.files import source_name
 from mlusim.results.result import Result
@@ -149,19 +147,11 @@ def diff(before: Result | str | PathLike[str], after: Result | str | PathLike[st
 
 
 def _time_by_core(result: Result) -> tuple[Integers, int]:
-    """Return (cores, causes) picoseconds, as `where_time_went`, with the cores that work first, and their number.
+    """Return (cores, causes) picoseconds, as `Metrics.core_causes_ps`, the cores that work first, and their number.
 
-    A core works if it spends time on anything but `issue`, `launch` and `idle`. Extrapolated times are known only for
-    all cores together, so all count as working.
+    A core works if it spends time on anything but `issue`, `launch` and `idle`.
     """
-    metrics, cores = result.metrics, result.board.cores
-    by_core = np.zeros((cores, len(CAUSES)), np.int64)
-    for window in windows(LogColumns(result.log, result.board)):
-        by_core += where_time_went(window)
-    if int(by_core.sum()) != metrics.core_time_ps:
-        by_core[:] = 0
-        by_core[0] = list(metrics.where_time_went.values())
-        return by_core, cores
+    by_core = result.metrics.core_causes_ps
     works = by_core[:, [name not in ("issue", "launch", "idle") for name in CAUSES]].any(axis=1)
     return by_core[np.argsort(~works, kind="stable")], max(int(works.sum()), 1)
 

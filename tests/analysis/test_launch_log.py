@@ -60,7 +60,7 @@ def of_many(arrays, which, *, arena):
         if number == which:
             chosen = first
     operands = [Operand("x", x, True), Operand("index", index, True), Operand("out", out, False)]
-    return log_of_launch(device.log, which, operands, chosen), operands
+    return log_of_launch(device.log, range(which, which + 1), operands, chosen), operands
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -101,7 +101,7 @@ def test_the_figures_of_a_launch_equal_a_run_of_it_alone(arrays, arena):
 def test_an_operator_without_a_launch_has_its_tensors_and_nothing_else(arrays):
     device = Device("mlu590-h8")
     x = device.upload(arrays["x"], "x")
-    log = log_of_launch(device.log, None, [Operand("x", x, True)])
+    log = log_of_launch(device.log, range(0), [Operand("x", x, True)])
     assert (len(log), len(log.launches), len(log.tasks)) == (0, 0, 0)
     assert [record.nbytes for record in log.allocations] == [512]
     assert measure(log, device.board).time_ps == 0
@@ -113,7 +113,7 @@ def test_memory_that_is_not_an_operand_has_no_bytes(arrays):
     out = device.alloc((4, 16), np.float32, "out")
     device.launch(mixed, x, index, out, dim=(4, 1, 1), kind="BLOCK")
     device.synchronize()
-    log = log_of_launch(device.log, 0, [Operand("x", x, True), Operand("out", out, False)])
+    log = log_of_launch(device.log, range(1), [Operand("x", x, True), Operand("out", out, False)])
     (other,) = (record for record in log.allocations if record.name == "index")
     assert (other.nbytes, other.read_only) == (0, True)
     assert set(log.columns()["a_alloc"].tolist()) <= set(range(-1, len(log.allocations)))
