@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.frame_lines import FrameLines
 from mlusim.cores.tasks.endless import check_end, first_check
+from mlusim.cores.tasks.kernel_errors import foreign_core
 from mlusim.cores.tasks.waiting import Waiting
 from mlusim.errors import CopyError
 from mlusim.log import NO_OPERAND, NONE, Log
@@ -184,4 +185,6 @@ class Issuer:
         unit = self.unit
         if memory in (self.chip.gdram, unit.nram, unit.wram, unit.ldram, unit.cluster.sram):
             return
+        if self.chip.running is not self.task:
+            raise foreign_core(self.task)
         raise CopyError(f"this core cannot reach {memory.name}: stage the bytes through SRAM or GDRAM of one device")

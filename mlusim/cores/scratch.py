@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlusim.cores.tasks.kernel_errors import foreign_core
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AllocationError, InputError, shown
 from mlusim.inputs import as_shape, as_text
@@ -62,13 +63,15 @@ class Scratch:
             cluster: SRAM only: the buffer of that name in another cluster of the union, by its `cluster_id`. It may
                 only be the target of an SRAM2SRAM copy.
 
-        Raises `AllocationError` with the arithmetic and the largest tile that would fit.
+        Raises `AllocationError` with the arithmetic and the largest tile that would fit, `KernelError` after the task.
         """
         try:
             extents = as_shape("alloc of shape", shape)
             as_text("alloc: name", name)
         except InputError as error:
             raise AllocationError(error.message) from None
+        if self._task.finished:
+            raise foreign_core(self._task)
         element = dtype_of(dtype)
         if self._memory.kind is MemoryKind.SRAM:
             return self._shared(extents, element, name, cluster)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.cores.tasks.kernel_errors import foreign_core
 from mlusim.errors import OperationLimitError
 from mlusim.log import SYNC
 from mlusim.memory.kinds import MemoryKind
@@ -43,8 +44,10 @@ def first_check(max_operations: int) -> int:
 
 
 def check_end(issuer: Issuer) -> None:
-    """Raise for a task that did not await an operation or a coroutine, has too many operations, or polls forever."""
+    """Raise for a task that has ended, did not await an operation or a coroutine, issues too many, or polls forever."""
     task, chip = issuer.task, issuer.chip
+    if task.finished:
+        raise foreign_core(task)
     if task.unawaited >= 0 or task.operations > chip.max_operations:
         raise task.refusal()
     dropped = task.dropped()

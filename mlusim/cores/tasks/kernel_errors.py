@@ -128,6 +128,12 @@ def forgotten_await(task: Task) -> AwaitError:
     return error
 
 
+def foreign_core(task: Task) -> KernelError:
+    """Return the error about a kernel that uses the core of this task, which is another one or has ended."""
+    ended = ", which has ended" if task.finished else ""
+    return KernelError(f"this is the core of {task.name}{ended}: a kernel uses only its own core, while it runs")
+
+
 def returned_value(task: Task, value: object, source: tuple[str, int]) -> KernelError:
     """Return the error about a kernel that returns something, at its last line."""
     error = KernelError(

@@ -298,7 +298,10 @@ class Task:
             scratch.release()
         self.scratches.clear()
         self.finished = True
-        self.issuer = None
+        if self.issuer is not None:
+            # A kernel that kept the core and uses it later gets an error.
+            self.issuer.next_check = NONE
+            self.issuer = None
         self.unit.task = None
         self.chip.log.close_task(self.index, self.now_ps)
         self.job.task_done(self)

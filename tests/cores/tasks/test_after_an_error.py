@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,44 @@ def test_a_kernel_uses_only_its_own_core() -> None:
     message = r"^task 1 .*: this awaits an operation of task 0 \(cluster 0, core 0\): a kernel uses only its own core$"
     with pytest.raises(AwaitError, match=message):
         device.synchronize()
+
+
+def test_a_kernel_copies_with_its_own_core() -> None:
+    cores: list[Core] = []
+
+    async def kernel(core: Core, x: View) -> None:
+        if core.is_memory_core:
+            return
+        cores.append(core)
+        await core.sync_all_ipu()
+        cores[0].memcpy_async(core.nram.alloc(4, x.dtype), x)
+
+    message = (
+        r"^task 1 .*: this is the core of task 0 \(cluster 0, core 0\): a kernel uses only its own core, while it runs$"
+    )
+    with pytest.raises(KernelError, match=message):
+        mlusim.run(kernel, np.zeros(4, np.float32), dim=4)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda core: core.nram.alloc(4, np.float32),
+        lambda core: core.scalar(1),
+        lambda core: core.sync(),
+        lambda core: core.sync_all(),
+    ],
+)
+def test_a_core_is_of_no_use_after_its_task(use: Callable[[Core], object]) -> None:
+    cores: list[Core] = []
+
+    async def kernel(core: Core) -> None:
+        cores.append(core)
+
+    mlusim.run(kernel, kind="BLOCK", dim=1)
+    message = r"this is the core of task 0 \(cluster 0, core 0\), which has ended: a kernel uses only its own core"
+    with pytest.raises(KernelError, match=message):
+        use(cores[0])
 
 
 @pytest.mark.parametrize("value", [5, np.zeros(99), "x"])
