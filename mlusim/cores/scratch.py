@@ -111,7 +111,7 @@ class Scratch:
 
     def release(self, keep: int = 0) -> None:
         """Free all but the first `keep` buffers."""
-        if not isinstance(keep, int) or keep < 0:
+        if not isinstance(keep, int | np.integer) or keep < 0:
             memory = self._memory.kind.value
             raise AllocationError(
                 f"{memory}.release({shown(keep)}): it takes the number of buffers to keep, at least 0; to free single "

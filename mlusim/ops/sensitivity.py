@@ -12,7 +12,7 @@ from mlusim.errors import BoardError
 from mlusim.hardware import Board
 from mlusim.ops.call import Call, run
 
-_TIMING = ("_ps", "_cycles", "_bytes_per_s", "_efficiency", "_growth", "_bytes_per_cycle")
+_TIMING = ("_ps", "_cycles", "_bytes_per_s", "_efficiency", "_reach", "_spread", "_bytes_per_cycle")
 _PART = 0.2
 _NEAR = 1e-6
 

@@ -37,9 +37,13 @@ def rounded(value: Fraction, mode: str, dtype: Any) -> float:
 
 
 def nearest(value: Fraction, dtype: Any) -> float:
-    """Return the number of a type nearest to a number within its range, of two the one with an even last bit."""
+    """Return the nearest number of a type, of two the one with an even last bit; infinity follows the largest."""
     down, up = (rounded(value, mode, dtype) for mode in ("dn", "up"))
-    below, above = value - Fraction(down), Fraction(up) - value
+    beyond = Fraction(2) ** (2 - _FORMATS[np.dtype(dtype).name][1])
+    low, high = (
+        Fraction(number) if math.isfinite(number) else beyond * int(math.copysign(1, number)) for number in (down, up)
+    )
+    below, above = value - low, high - value
     bits = np.array(down, dtype).view(f"u{np.dtype(dtype).itemsize}")
     return down if below < above or (below == above and not bits & 1) else up
 

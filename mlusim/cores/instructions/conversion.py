@@ -20,7 +20,7 @@ from mlusim.cores.compute.convert import convert as convert_array
 from mlusim.cores.instructions.record import ANY, Extent, Instruction, Match, Operand, Overlap, same_size
 from mlusim.cores.instructions.rounding import narrow
 from mlusim.cores.instructions.vector_library import vector_casts
-from mlusim.dtypes import FLOAT32, INT64, Dtype, dtype_of, is_float, is_integer
+from mlusim.dtypes import FLOAT32, INT64, Dtype, dtype_of, is_complex, is_float, is_integer
 from mlusim.errors import shown
 
 ROUNDINGS = tuple(ROUND)
@@ -84,6 +84,13 @@ def _scaled(values: Array, target: Dtype, position: int) -> Array:
     return values
 
 
+def _complex_stay_complex(types: Sequence[Dtype]) -> str:
+    target, source = types
+    if is_complex(source) and not is_complex(target):
+        return "a complex number has two parts; view src as its real and imaginary parts in turn, and convert those"
+    return ""
+
+
 def _passes(types: Sequence[Dtype], _attributes: Mapping[str, Any]) -> int:
     return max(1, len(steps(types[1], types[0])))
 
@@ -121,6 +128,7 @@ CONVERSION: list[Instruction] = [
         attributes=("rounding", "position"),
         defaults={"rounding": None, "position": 0},
         types=ANY,
+        combination=_complex_stay_complex,
         geometry=_geometry,
         overlap=Overlap.CONVERT,
         count=_passes,

@@ -135,9 +135,16 @@ def fused(first: str, second: str, a: Array, b: Array, c: Array) -> Array:
 def _nearest(values: Array, rest: Array, target: Dtype) -> Array:
     """Round `values`, in float64, to the nearest float of a narrower type; `rest`, of the exact value, decides ties."""
     near = values.astype(target)
-    above = _difference(values, near)
+    above = values - _unbounded(near)
     other = np.where(above > 0, _neighbour(near, 1), _neighbour(near, -1))
-    half = np.abs(_difference(other.astype(np.float64), near)) / 2
+    half = np.abs(_unbounded(other) - _unbounded(near)) / 2
     # Conversions to bfloat16 round to float32 first, and may make a tie.
     beyond = (np.abs(above) > half) | ((np.abs(above) == half) & (rest * above > 0))
-    return np.where(beyond & np.isfinite(near), other, near)
+    return np.where(beyond & np.isfinite(values), other, near)
+
+
+def _unbounded(floats: Array) -> Array:
+    """Return floats in float64, infinities as the power of two that would follow the largest number."""
+    wide = floats.astype(np.float64)
+    beyond = 2.0 ** ml_dtypes.finfo(floats.dtype).maxexp  # type: ignore[no-untyped-call]  # no types in ml_dtypes
+    return np.where(np.isinf(wide), np.copysign(beyond, wide), wide)
