@@ -1,4 +1,4 @@
-"""Sizes of the boxes that a tensor is cut into, and the contiguous runs of such a box."""
+"""Sizes of the boxes that a tensor is cut into."""
 
 from __future__ import annotations
 
@@ -10,16 +10,6 @@ Extents = tuple[int, ...]
 
 # Tiles per core to try; fewer tiles than cores are those of `search.tile_counts_below`.
 ROUNDS = (1, 2, 3, 4, 5, 6)
-
-
-def segments(shape: Extents, box: Extents) -> tuple[int, int]:
-    """Return the elements per contiguous run, and the number of runs, of a box of a contiguous tensor."""
-    run = 1
-    for axis in reversed(range(len(shape))):
-        run *= box[axis]
-        if box[axis] != shape[axis]:
-            return run, math.prod(box[:axis])
-    return run, 1
 
 
 def blocks(extents: Extents, limit: int) -> Extents:

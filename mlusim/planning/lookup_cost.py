@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from mlusim.hardware import Board
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import Direction
+from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.loop_costs import address_instructions, rows_cost, scalar_copy_cycles
-from mlusim.memory.timing import copy_cost
-from mlusim.planning.box_sizes import Extents, segments
-from mlusim.planning.cost import Cost, transferred
+from mlusim.planning.box_sizes import Extents
+from mlusim.planning.cost import Cost, load_cost, store_cost, transferred
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.units import round_up
 
@@ -40,10 +41,19 @@ class Costs:
         return Cost(self.board.cycles_ps(cycles))
 
     def box(self, direction: Direction, shape: Extents, box: Extents, itemsize: int) -> Cost:
-        """Return the cost of copying a box of a contiguous GDRAM tensor, starting on a bus unit."""
-        run, count = segments(shape, box)
-        shaped = _rows_shape(self.board, direction, run * itemsize, count)
-        return transferred(self.board, copy_cost(self.board, shaped, memory_core=False))
+        """Return the cost of copying a box of a contiguous GDRAM tensor, starting on a bus unit.
+
+        The last box along the axis of its runs may have shorter ones. If they are below a bus unit, which costs more,
+        the result is the cost of that box.
+        """
+        axis = next((axis for axis in reversed(range(len(box))) if box[axis] != shape[axis]), 0)
+        strides = contiguous_strides(shape, itemsize)
+        run = math.prod(box[axis:]) * itemsize
+        shorter = shape[axis] % box[axis] * strides[axis] if box else 0
+        if 0 < shorter < self.board.dram_unit_bytes <= run:
+            run = shorter
+        loops = tuple((box[outer], strides[outer]) for outer in range(axis) if box[outer] > 1)
+        return (load_cost if direction is LOAD else store_cost)(self.board, run, loops)
 
     def rows(self, direction: Direction, row_bytes: int, count: int, *, iterations: int = 0, address: int = 0) -> Cost:
         """Return the cost of rows of GDRAM copied one by one, queued."""

@@ -69,8 +69,8 @@ class Grid:
         )
 
     def in_step_ps(self, cost: Cost) -> float:
-        """Return the time of operations that all tasks execute at the same time."""
-        return max(self.at_once_ps(cost), cost.own_ps + self.tasks_on_dram * cost.dram_ps)
+        """Return the time of operations that all tasks execute at the same time, such as those of their first tiles."""
+        return max(self.at_once_ps(cost), cost.own_ps + self.tasks * cost.dram_ps)
 
     def out_of_step_ps(self, cycle_ps: float, cost: Cost) -> float:
         """Return the time per tile for tasks that meet at random, where a task alone takes `cycle_ps`."""

@@ -100,6 +100,18 @@ def test_a_start_up_that_a_store_hides_is_not_counted():
     assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("device", "rows", "columns", "lookups"),
+    # Cut into four, 65 columns leave a last tile of rows below a bus unit. Rows of 96 B touch two or three units. Where
+    # two of 16 tasks have a second tile, all of them still contend for the first.
+    [("mlu370-x4", 1000, 65, 500), ("mlu590-h8", 3000, 94, 150), ("mlu270-s4", 1000, 47, 50)],
+)
+def test_slabs_of_cut_rows_take_the_predicted_time(device, rows, columns, lookups):
+    x, index = np.broadcast_to(np.float32(0), (rows, columns)), np.zeros((lookups, columns), np.int32)
+    result = ops.gather(x, index, strategy="slab", device=device, data=False)
+    assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.08)
+
+
 @pytest.mark.parametrize("row_bytes", [4, 64, 100, 128])
 def test_rows_that_end_within_a_bus_unit_are_read_before_they_are_stored(row_bytes):
     written, read = -(-row_bytes // 64) * 64, 64 if row_bytes % 64 else 0
