@@ -95,8 +95,8 @@ class Board:
         tensor_efficiency: fraction of the peak that a tensor instruction reaches.
         scalar_add_cycles: scalar add and subtract.
         scalar_op_cycles: other ordinary scalar operations.
-        scalar_divide_fp16_cycles: scalar division of halves.
-        scalar_divide_fp32_cycles: scalar division of floats.
+        scalar_divide_fp16_cycles: scalar division of halves; a kernel charges it by `core.scalar`.
+        scalar_divide_fp32_cycles: the same for floats.
         scalar_loop_cycles: overhead of one iteration of a loop.
         scalar_nram_cycles: scalar load or store of NRAM.
         scalar_sram_cycles: scalar load or store of SRAM.

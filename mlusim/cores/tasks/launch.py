@@ -157,7 +157,9 @@ class Launch:
         if self._waves == 0:
             now = self.chip.environment.now
             self.chip.log.open_launch(self.index, now)
-            self.chip.dram.restart()
+            # Not beside a launch of another queue, whose transfers would get other weights.
+            if not any(queue.launches[0].running for queue in self.chip.queues if queue.launches):
+                self.chip.dram.restart()
         if self.union:
             self._place_unions()
         elif not self.running:

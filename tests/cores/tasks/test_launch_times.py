@@ -198,6 +198,27 @@ def test_different_queues_overlap() -> None:
     check_exclusive(device)
 
 
+def test_empty_launches_beside_a_kernel_do_not_change_its_time() -> None:
+    async def doubled(core: Core, x: View) -> None:
+        tile = core.nram.alloc(x.shape[1], x.dtype)
+        for _ in range(10):
+            await core.memcpy(tile, x[core.task_id])
+            core.add(tile, tile, tile)
+            await core.memcpy(x[core.task_id], tile)
+
+    def time_ps(empty_launches: int) -> int:
+        device = Device(data=False)
+        other = device.queue()
+        for _ in range(empty_launches):
+            device.launch(nothing, dim=1, kind="BLOCK", queue=other)
+        device.launch(doubled, device.alloc((16, 20_000), np.float32), dim=16, kind="BLOCK")
+        device.synchronize()
+        launch = device.log.launches[-1]
+        return launch.end_ps - launch.start_ps
+
+    assert time_ps(40) == time_ps(0)
+
+
 def test_launches_on_different_queues_wait_for_free_cores() -> None:
     device = Device()
     for _ in range(2):
