@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 
 from loky.process_executor import ProcessPoolExecutor
@@ -22,15 +23,28 @@ def worker_pool(workers: int) -> ProcessPoolExecutor:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ignore SIGINT while workers start: they inherit this, so that Ctrl-C reaches only this process."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may change what signals do
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Hold Ctrl-C back while workers start, so that it ends this process once they can be stopped, and not them.
+
+    Workers inherit the mask of signals of the thread that starts them. Another thread of this process may still get the
+    signal, so its handler waits, too. Windows has no such mask; there, a worker that is starting may get it.
+    """
+    mask: set[int | signal.Signals] | None = None
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # which, as it starts, clears the mask
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # Only the main thread may change what signals do, and gets them.
+    is_main = threading.current_thread() is threading.main_thread()
+    held: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: held.append(number)) if is_main else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if held:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _begin(parent: int) -> None:

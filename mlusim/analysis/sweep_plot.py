@@ -53,7 +53,7 @@ METRICS = {
     "time": _Metric("time_us", "time by the model [us]"),
     "bandwidth": _Metric("achieved_bytes_per_s", "compulsory bytes over time\nby the model [GB/s]", 1 / GIGA),
     "efficiency": _Metric("io_efficiency", "io_efficiency [%]", 100.0),
-    "traffic": _Metric("traffic_ratio", "bytes on the DRAM bus,\nx every tensor once"),
+    "traffic": _Metric("traffic_ratio", "bytes on the DRAM bus,\nx the compulsory bytes"),
 }
 
 

@@ -64,7 +64,7 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
     columns |= {
         "time": lambda row: format_us(row["time_ps"]),
         "io_eff.": lambda row: percent(row["io_efficiency"]),
-        "bus/min.": lambda row: f"{row['traffic_ratio']:.2f} x",
+        "traffic": lambda row: f"{row['traffic_ratio']:.2f} x",
     }
     if full:
         if operators:

@@ -53,7 +53,7 @@ def names(folder):
 def test_a_sweep_prints_and_stores_a_row_per_point(folder):
     text = succeed(*TIN_SHIFT, "--strategy", "tight,batched", "--dtype", "float16", "--nram", "100,1KiB..2KiB*2")
     lines = text.splitlines()
-    assert lines[0].split() == ["nram_usable_bytes", "strategy", "tier", "time", "io_eff.", "bus/min."]
+    assert lines[0].split() == ["nram_usable_bytes", "strategy", "tier", "time", "io_eff.", "traffic"]
     assert lines[1].split()[:4] == ["100B", "tight", "impossible:", "mlu370-x4"]
     (row,) = mlusim.sweep(
         "tin_shift", shape=(2, 4, 8, 49), dtype="float16", strategy="tight", nram_bytes=1024, workers=0
@@ -106,7 +106,7 @@ def test_settings_and_launches_of_a_kernel_are_axes(kernels):
         *("sweep", f"{kernels}:add", "--shape", "1000", "--set", "tile=64..128*2"),
         *("--dim", "4", "--dim", "4,8,1", "--kind", "union1,BLOCK", "--workers", "0", "--no-db"),
     ).splitlines()
-    assert lines[0].split() == ["tile", "dim", "kind", "time", "io_eff.", "bus/min."]
+    assert lines[0].split() == ["tile", "dim", "kind", "time", "io_eff.", "traffic"]
     assert [line.split()[:3] for line in lines[1:3]] == [["64", "4,1,1", "UNION1"], ["64", "4,1,1", "BLOCK"]]
     assert lines[-1] == "8 points: 8 done"
     assert "--set NAME=VALUES" in succeed("sweep", f"{kernels}:add", "--help")
