@@ -90,18 +90,9 @@ def instructions() -> str:
     return "\n".join(f"### {group}\n\n{table(heads, rows)}" for group, rows in groups.items())
 
 
-def exit_codes() -> str:
-    """Return the exit codes in the help of the program."""
-    from mlusim.cli.program import _EPILOG
-
-    lines = [line.split(maxsplit=1) for line in _EPILOG.splitlines() if line.strip()[:1].isdigit()]
-    return table(("code", "meaning"), [(f"`{code}`", meaning) for code, meaning in lines])
-
-
 TABLES: dict[str, Callable[..., str]] = {
     "assumed": assumed,
     "known": known,
     "strategies": strategies,
-    "exit-codes": exit_codes,
     "instructions": instructions,
 }
