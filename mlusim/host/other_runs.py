@@ -20,12 +20,13 @@ from mlusim.host.run import Uploaded
 from mlusim.host.silence import silent
 from mlusim.log import Log
 from mlusim.memory.view import View
-from mlusim.verifier.change_search import mending_remedies
+from mlusim.verifier.change_search import mending_barriers, mending_remedies
 from mlusim.verifier.changes import Change
 from mlusim.verifier.consequences.other_results import OtherRun
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_changes import SourceChange
+from mlusim.verifier.source_file import SourceLine
 from mlusim.verifier.split.coverage import written_elements
 from mlusim.verifier.wrong_values import are_rounded, wrong_elements
 
@@ -86,18 +87,22 @@ class OtherRuns:
         with silent():
             return self._other(*self.start(fresh_byte=0), unlike=self.outputs)
 
-    def mending(self, records: Sequence[int], lines: Collection[int]) -> list[str]:
+    def mending(self, records: Sequence[int], lines: Collection[SourceLine]) -> list[str]:
         """Return the remedies of changes of one line that mend it, as `change_search.mending_remedies`."""
         return mending_remedies(self.kernel, self.log, records, lines, self._is_mended)
+
+    def mending_barriers(self) -> list[str]:
+        """Return the remedies of barriers that mend it in place of others."""
+        return mending_barriers(self.kernel, self.log, self._is_mended)
 
     def _is_mended(self, change: Change | SourceChange) -> bool:
         if self._stalls == _MOST_STALLS:
             return False
         most = _LONGER * (len(self.log) + 1)
         limits = {"max_operations": most, "stall_s": min(self.stall_s, _STALL_S)}
-        with silent():
+        with silent(), change.applied(self.kernel) as changed:
             try:
-                device, run = self.start(changed=change.applied(self.kernel), limits=limits)
+                device, run = self.start(changed=changed, limits=limits)
                 error = error_of(device)
             except MlusimError:
                 return False

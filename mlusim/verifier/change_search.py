@@ -1,8 +1,8 @@
 """The changes of one line of a kernel that are worth trying, and those of them that mend it.
 
 A kernel whose outputs are wrong is run again, each time with the operations of one line changed: at another index, of
-another size, of another buffer, in another rounding mode, after a fill with zeros, or left out. A change with which
-every output is right is a remedy.
+another size, of another buffer, or after a fill with zeros; or with another expression in its source. A change with
+which every output is right is a remedy.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,11 @@ from mlusim.log import NONE, VECTOR, Log
 from mlusim.log_tables import AllocationRecord, Box
 from mlusim.memory.layout import contiguous_strides
 from mlusim.verifier.accesses.table import FILLS
-from mlusim.verifier.changes import Axis, Change, Mode, Move, Rename, Size, clear, leave_out
+from mlusim.verifier.call_sites import calls_around
+from mlusim.verifier.changes import Argument, Axis, Change, Move, Rename, Size, clear, swap
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import wrong_part
-from mlusim.verifier.source_changes import EVERY_OUTPUT, SourceChange, source_changes_of
+from mlusim.verifier.source_changes import EVERY_OUTPUT, SourceChange, other_barriers_of, source_changes_of
 from mlusim.verifier.source_file import SourceLine
 
 # Limits on the runs with a change: their number, and their cost in operations, of which one takes about 20 us.
@@ -32,11 +34,16 @@ _MOST_RUNS = 128
 MOST_COST = 30_000
 _BYTES_OF_AN_OPERATION = 1 << 15
 _MOST_REMEDIES = 3
-# The rank of a change of several operands.
-_TOGETHER = (1 << 16, 0)
 _SIDES = ("dst", "a", "b")
+# Other numbers in a call of compiled code.
+_OTHER_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "with 1 more": lambda number: number + 1,
+    "with 1 less": lambda number: number - 1,
+    "with twice the number": lambda number: 2 * number,
+    "with half the number": lambda number: type(number)(number / 2),
+    "with the opposite sign": lambda number: -number,
+}
 _COPIES = ("memcpy", "memcpy_async", "move")
-_MODES = ("rn", "tz", "dn", "up", "oz", "rd")
 _SOURCES = {0: "result", 1: "first source", 2: "second source"}
 
 
@@ -44,7 +51,7 @@ def mending_remedies(
     kernel: Kernel,
     log: Log,
     records: Sequence[int],
-    lines: Collection[int],
+    lines: Collection[SourceLine],
     mends: Callable[[Change | SourceChange], bool],
 ) -> list[str]:
     """Return the remedies of the changes that mend a kernel, the likeliest first; of a line, what to write there.
@@ -65,15 +72,34 @@ def mending_remedies(
         found = [change for change, _ in zip(changes, tried, strict=False) if mends(change)]
     found.sort(key=lambda change: change.rank)
     ranks = {change.at: change.rank for change in reversed(found)}
-    is_known = bool(found) and found[0].rank < _TOGETHER
-    in_source = source_changes_of(kernel, {line.line for line in ranks} if is_known else lines, only_there=is_known)
-    written = [change for change in islice(in_source, most) if mends(change)]
-    written.sort(key=lambda change: len(change.new))
+    near = {*lines, *_made_at(log, records)}
+    written: list[SourceChange] = []
+    if found:
+        written = _mending(source_changes_of(kernel, ranks, only_there=True), most, mends)
+    written = written or _mending(source_changes_of(kernel, near, only_there=False), most, mends)
     by_line = {change.at: change for change in reversed(written)}
     ranked = [(ranks.get(at, (0, 0)), change.remedy) for at, change in by_line.items()]
     ranked += [(change.rank, change.remedy) for change in found if change.at not in by_line]
     remedies = [remedy for _, remedy in sorted(ranked, key=lambda one: one[0])]
     return list(dict.fromkeys(remedies))[:_MOST_REMEDIES]
+
+
+def mending_barriers(kernel: Kernel, log: Log, mends: Callable[[SourceChange], bool]) -> list[str]:
+    """Return the remedies of the barriers that mend a kernel in place of others."""
+    most = min(_MOST_RUNS, MOST_COST // _cost(log))
+    return [change.remedy for change in _mending(other_barriers_of(kernel), most, mends)][:_MOST_REMEDIES]
+
+
+def _mending(changes: Iterable[SourceChange], most: int, mends: Callable[[SourceChange], bool]) -> list[SourceChange]:
+    """Return those of so many changes that mend a kernel, the shortest first."""
+    return sorted((change for change in islice(changes, most) if mends(change)), key=lambda change: len(change.new))
+
+
+def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:
+    """Yield the lines of records, and of the calls of their functions."""
+    for line in {SourceLine(*log.lines[log.records.values(record)["line"]][:2]) for record in records}:
+        yield line
+        yield from calls_around(log, line)
 
 
 def _cost(log: Log) -> int:
@@ -121,57 +147,49 @@ class _Operation:
         return (operand.indices(axis) for operand in self.operands for axis in operand.axes)
 
     def moves(self, shared: Counter[bytes]) -> Iterator[Change]:
-        """Yield another index of one operand, or of all that have one of this number.
+        """Yield another index of one operand.
 
         Likelier is one that no other line has, and one that others have after the change; of those, one that is read.
         """
-        together: dict[tuple[int, ...], list[int]] = {}
         for position, operand in enumerate(self.operands):
             twice = [one.name for one in self.operands].count(operand.name) > 1
             for axis in operand.axes:
-                together.setdefault((axis.number, axis.extent), []).append(position)
                 for step in operand.steps(axis):
                     how = operand.moved(axis, step, f" of the {_SOURCES.get(position, '')}" if twice else "")
                     before, after = shared[operand.indices(axis)] - 1, shared[operand.indices(axis, step)]
-                    yield Change(
-                        self.at,
-                        self.methods,
-                        Move((position,), axis, step),
-                        wrong_part(operand.name, (self.at,), f"{how}, {EVERY_OUTPUT}"),
-                        (before - after, position == 0),
-                    )
-        for positions in together.values():
-            if len(positions) > 1:
-                yield from self._together(positions)
-
-    def _together(self, positions: Sequence[int]) -> Iterator[Change]:
-        """Yield another index of several operands."""
-        first = self.operands[positions[0]]
-        other = self.operands[positions[1]]
-        for axis in first.axes:
-            for step in first.steps(axis) if axis in other.axes else ():
-                names = " and ".join(dict.fromkeys(self.operands[position].name for position in positions))
-                what = wrong_part(names, (self.at,), f"{first.moved(axis, step, '')}, {EVERY_OUTPUT}")
-                yield Change(self.at, self.methods, Move(tuple(positions), axis, step), what, _TOGETHER)
+                    what, rank = wrong_part(operand.name, (self.at,), f"{how}, {EVERY_OUTPUT}"), before - after
+                    yield Change(self.at, self.methods, Move(position, axis, step), what, (rank, position == 0))
 
     def others(self) -> Iterator[Change]:
-        """Yield another buffer, another rounding mode, zeros before it, or none of it."""
+        """Yield another buffer, or zeros before it."""
         if self.at.is_compiled:
+            yield from self._arguments()
             return
         for position, operand in enumerate(self.operands[1:], 1):
             for name in operand.alike:
                 what = f"read {name} in place of {operand.name} at {self.at.location}: then {EVERY_OUTPUT}"
                 yield Change(self.at, self.methods, Rename(position, name), what)
-        for mode in _MODES if self.name == "convert" else ():
-            what = f'use the rounding mode "{mode}" at {self.at.location}: then {EVERY_OUTPUT}'
-            yield Change(self.at, self.methods, Mode(mode), what)
         if self.is_vector and not self.is_copy and self.name not in FILLS:
             result = self.operands[0].name
             if result in [operand.name for operand in self.operands[1:]]:
                 what = f"write zeros to {result} before {self.at.location}: with that, {EVERY_OUTPUT}"
                 yield Change(self.at, self.methods, clear, what)
-            what = f"leave out the {self.name} at {self.at.location}: without it, {EVERY_OUTPUT}"
-            yield Change(self.at, self.methods, leave_out, what)
+
+    def _arguments(self) -> Iterator[Change]:
+        """Yield another operand of a compiled call in place of one, its sources swapped, and other numbers."""
+        at, names = self.at.location, [operand.name for operand in self.operands]
+        for position, name in enumerate(names[1:], 1):
+            for place, other in enumerate(names):
+                if other != name:
+                    what = f"read {other} in place of {name} at {at}: then {EVERY_OUTPUT}"
+                    yield Change(self.at, self.methods, Argument(position, place), what)
+        if len(set(names[1:])) > 1:
+            what = f"swap the operands of {self.name} at {at}: then {EVERY_OUTPUT}"
+            yield Change(self.at, self.methods, swap, what)
+        for position in range(len(names), len(names) + 2):
+            for how, number in _OTHER_NUMBERS.items():
+                what = f"correct argument {position + 1} of the call at {at}: {how}, {EVERY_OUTPUT}"
+                yield Change(self.at, self.methods, Argument(position, number=number), what)
 
     def sizes(self) -> Iterator[Change]:
         """Yield another size of a copy."""

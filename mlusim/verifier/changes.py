@@ -1,8 +1,9 @@
-"""How a change of the operations of one line is applied to a running kernel: other arguments, or none at all."""
+"""How a change of the operations of one line is applied to a running kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
@@ -24,19 +25,20 @@ class Change:
     Attributes:
         at: the line.
         methods: the methods of `Core` that may issue them.
-        of: returns their arguments, changed; None to leave the operation out.
+        of: returns their arguments, changed.
         remedy: what to do in the kernel.
         rank: from the likeliest on.
     """
 
     at: SourceLine
     methods: tuple[str, ...]
-    of: Callable[[Any, Passed], Passed | None]
+    of: Callable[[Any, Passed], Passed]
     remedy: str
     rank: tuple[int, ...] = (0, 0)
 
-    def applied(self, kernel: Kernel) -> Kernel:
-        """Return a kernel with the change."""
+    @contextmanager
+    def applied(self, kernel: Kernel) -> Iterator[Kernel]:
+        """Change the kernel for a while."""
 
         @wraps(kernel)
         async def changed(core: Core, *arguments: Any, **settings: Any) -> None:
@@ -46,16 +48,16 @@ class Change:
                 vars(core).update({name: self._method(core, getattr(core, name)) for name in self.methods})
             await kernel(core, *arguments, **settings)
 
-        return changed
+        yield changed
 
     def _method(self, core: Core, issue: Callable[..., Any]) -> Callable[..., Any]:
         def method(*arguments: Any, **named: Any) -> Any:
             frame = _getframe(1)
-            passed: Passed | None = arguments
+            passed = arguments
             if frame.f_lineno == self.at.line and frame.f_code.co_filename == self.at.file:
                 bound = signature(issue).bind(*arguments, **named)
                 passed, named = self.of(core, bound.args), bound.kwargs
-            return None if passed is None else issue(*passed, **named)
+            return issue(*passed, **named)
 
         return method
 
@@ -63,7 +65,7 @@ class Change:
         """Return the values of a call of compiled code, changed if it is at the line."""
         if task.issuer.log.lines[line][:2] != (self.at.file, self.at.line):
             return values
-        return self.of(task, values) or values
+        return self.of(task, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +90,23 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Another index of some operands along an axis."""
+    """Another index of an operand along an axis."""
 
-    positions: tuple[int, ...]
+    position: int
     axis: Axis
     step: int
 
     def __call__(self, core: Any, passed: Passed) -> Passed:
-        """Return the arguments with other indices."""
-        changed = list(passed)
-        for position in self.positions:
-            view = passed[position]
-            if isinstance(view, View):
-                strides = zip(view.shape, view.strides, strict=True)
-                count = next((one for one, stride in strides if stride == self.axis.stride), 1)
-                changed[position] = View(view.allocation, self.axis.moved(view.offset, self.step, count), view.layout)
-            else:
-                _, offset = core.locate(view)
-                changed[position] = view + self.axis.moved(offset, self.step, self.axis.count) - offset
-        return tuple(changed)
+        """Return the arguments with the other index."""
+        view: Any = passed[self.position]
+        if isinstance(view, View):
+            strides = zip(view.shape, view.strides, strict=True)
+            count = next((one for one, stride in strides if stride == self.axis.stride), 1)
+            view = View(view.allocation, self.axis.moved(view.offset, self.step, count), view.layout)
+        else:
+            _, offset = core.locate(view)
+            view += self.axis.moved(offset, self.step, self.axis.count) - offset
+        return *passed[: self.position], view, *passed[self.position + 1 :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +121,6 @@ class Rename:
         view = passed[self.position]
         other = next(one for one in view.allocation.memory.live if one.name == self.name)
         return *passed[: self.position], View(other, view.offset, view.layout), *passed[self.position + 1 :]
-
-
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """Another rounding mode."""
-
-    mode: str
-
-    def __call__(self, _: Any, passed: Passed) -> Passed:
-        """Return the arguments with the other mode."""
-        return tuple(self.mode if isinstance(one, str) else one for one in passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +142,28 @@ class Size:
         return (*sized, *passed[2:])
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Another argument of a compiled call: the one at another place, or another number."""
+
+    position: int
+    place: int = 0
+    number: Callable[[Any], Any] | None = None
+
+    def __call__(self, _: Any, passed: Passed) -> Passed:
+        """Return the arguments with the other one; unchanged if there is no number."""
+        if self.number and not (self.position < len(passed) and isinstance(passed[self.position], int | float)):
+            return passed
+        other = self.number(passed[self.position]) if self.number else passed[self.place]
+        return *passed[: self.position], other, *passed[self.position + 1 :]
+
+
+def swap(_: Any, passed: Passed) -> Passed:
+    """Swap the sources."""
+    return passed[0], passed[2], passed[1], *passed[3:]
+
+
 def clear(core: Core, passed: Passed) -> Passed:
     """Write zeros to the result first."""
     core.write_zero(passed[0])
     return passed
-
-
-def leave_out(_: Any, __: Passed) -> None:
-    """Leave the operation out."""

@@ -73,7 +73,6 @@ class Way(Enum):
     ACCESS = "correct or move another access: no sync would mend the finding"
     CALL = "correct a call of a helper function"
     OPERANDS = "correct the operands of a line"
-    SAME_OPERANDS = "correct two operands that are the same bytes"
     IN_PLACE = "store one buffer in place of another"
     WRITE = "write bytes before they are read"
     BLOCK = "wait for a copy where it is issued"

@@ -98,15 +98,15 @@ class Lineage:
                 by_buffer.setdefault(log.allocations[alloc].name, SourceLine(*log.lines[columns["line"][record]][:2]))
         return by_buffer
 
-    def unlike(self, others: Sequence[Lineage]) -> tuple[set[SourceLine], set[SourceLine]]:
-        """Return the lines that made it and none of the others; else those that made the others, and not it.
+    def lacks(self, others: Sequence[Lineage]) -> set[SourceLine]:
+        """Return the lines that made others and not this one, if none made this one alone.
 
-        Of the latter, only those of elements that the same operation stored, and that write to the buffers through
-        which it came: they might have written it, too. A fill only prepares for others.
+        Only those of elements that the same operation stored, and that write to the buffers through which it came: they
+        might have written it, too. A fill only prepares for others.
         """
         fills = ops_among(self.run.log, FILLS)[self.run.columns["op"]]
         if not self.records or not others or not all(other.records for other in others):
-            return set(), set()
+            return set()
         only = self.lines.difference(*(other.lines for other in others))
         filling = [record for record in self.records if fills[record]]
         if only and only <= self.run.lines_at(filling):
@@ -114,9 +114,9 @@ class Lineage:
             filled = {self._written(record) for record in filling}
             replaced = [[made for made in other.records[1:] if self._written(made) in filled] for other in others]
             if replacing := set.intersection(*map(self.run.lines_at, replaced)) - only:
-                return set(), replacing
+                return replacing
         if only and all(other.are_all for other in others):
-            return only, set()
+            return set()
         buffers = {self._written(record) for record in self.records} - {""}
         lacks = []
         for other in (other for other in others if other.records[0] == self.records[0]):
@@ -125,7 +125,7 @@ class Lineage:
             lacks.append(
                 self.run.lines_at([made for made in records if self._written(made) in buffers and not fills[made]])
             )
-        return set(), set.intersection(*lacks) - self.lines if lacks else set()
+        return set.intersection(*lacks) - self.lines if lacks else set()
 
     def _written(self, record: int) -> str:
         """Return the name of the buffer that a record writes, which each task may have of its own; else ""."""

@@ -1,32 +1,52 @@
-"""Changes of the numbers in the source of a kernel in Python: of bounds, conditions, variables and indices."""
+"""Changes of the source of a kernel in Python: another number, operator, instruction, operand or barrier."""
 
 from __future__ import annotations
 
 import ast
-import inspect
-import linecache
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial, wraps
-from types import CodeType, FunctionType, MethodType
+from itertools import zip_longest
+from types import CodeType, FunctionType
 from typing import Any
 
 from mlusim.cores.core import Kernel
-from mlusim.files import syntax_tree
+from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.files import tree_of_function
+from mlusim.verifier.functions import Definition, compiled, functions_of, replaced
 from mlusim.verifier.source_file import SourceLine
 
 EVERY_OUTPUT = "every output is right"
-_ENCLOSING = "enclosing"
 _CALLS = ("min", "max")
-# Numbers of a core that are easily mistaken for each other.
+_MODES = ("rn", "tz", "dn", "up", "oz", "rd")
+# Numbers of a core that are easily mistaken for each other, and so are these methods.
 _NUMBERS_OF_A_CORE = (("task_id", "core_id", "cluster_id"), ("task_dim", "core_dim", "cluster_dim"))
-Definition = ast.AsyncFunctionDef | ast.FunctionDef
+_METHODS = [
+    names.split()
+    for names in (
+        "add sub mul div maximum minimum",
+        "lt le gt ge eq ne",
+        "and_ or_ xor",
+        "relu abs neg square",
+        "floor ceil round trunc",
+        "sqrt rsqrt recip",
+        "sum_rows max_rows min_rows",
+        "max min",
+        "argmax argmin",
+        "atomic_add atomic_max atomic_min",
+        "atomic_reduce_add atomic_reduce_max atomic_reduce_min",
+    )
+]
+# Part of a node: a field, and the index in it; and what stands there after a change.
+Place = tuple[Any, str, int | None]
+Part = tuple[Place, Any]
+Parts = Callable[[Any, "_Source"], Iterator[Part]]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """A function with another number in it.
+    """A function with another expression in it.
 
     Attributes:
         function: the function: that of the kernel, or one that it calls.
@@ -42,104 +62,91 @@ class SourceChange:
     new: str
     remedy: str
 
-    def applied(self, kernel: Kernel) -> Kernel:
-        """Return the kernel with the change."""
-        function, of_kernel = self.function, _function_of(kernel)
-        code = _compiled(function, self.node)
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        closure = tuple(cells[name] for name in code.co_freevars)
-        changed = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
-        changed.__kwdefaults__ = function.__kwdefaults__
-        if function is not of_kernel:
-            names = of_kernel.__globals__ | {function.__name__: changed}
-            changed = FunctionType(
-                of_kernel.__code__, names, of_kernel.__name__, of_kernel.__defaults__, of_kernel.__closure__
-            )
-            changed.__kwdefaults__ = of_kernel.__kwdefaults__
-        return _with_function(kernel, changed)
+    @contextmanager
+    def applied(self, kernel: Kernel) -> Iterator[Kernel]:
+        """Change the kernel for a while."""
+        with replaced(self.function, self.node):
+            yield kernel
 
 
-def _function_of(kernel: Any) -> Any:
-    """Return the function of a kernel, which may be a method, or have some arguments already."""
-    kernel = inspect.unwrap(kernel)
-    if isinstance(kernel, partial):
-        return _function_of(kernel.func)
-    return kernel.__func__ if isinstance(kernel, MethodType) else kernel
+def source_changes_of(kernel: Kernel, lines: Collection[SourceLine], *, only_there: bool) -> Iterator[SourceChange]:
+    """Yield changes of the numbers of a kernel in Python and, in turn, of what else may be wrong on some lines.
+
+    `only_there`: numbers on these lines only.
+    """
+    sources = [source for function in functions_of(kernel) if (source := _Source.of(function, lines))]
+    numbers, others = (_changes_of(sources, parts, only_there=only_there) for parts in (_numbers_in, _others_in))
+    return (change for turn in zip_longest(numbers, others) for change in turn if change is not None)
 
 
-def _with_function(kernel: Any, function: FunctionType) -> Kernel:
-    """Return a kernel with another function."""
-    kernel = inspect.unwrap(kernel)
-    if isinstance(kernel, partial):
-        return partial(_with_function(kernel.func, function), *kernel.args, **kernel.keywords)
-    if isinstance(kernel, MethodType):
-        return MethodType(function, kernel.__self__)
-    return wraps(kernel)(function)
+def other_barriers_of(kernel: Kernel) -> Iterator[SourceChange]:
+    """Yield the changes of a kernel that have another barrier in place of one."""
+    sources = (_Source.of(function, ()) for function in functions_of(kernel))
+    return _changes_of(filter(None, sources), _barriers_in, only_there=False)
 
 
-def _functions_of(kernel: Kernel) -> Iterator[FunctionType]:
-    """Yield the function of a kernel in Python, and those of its file that it calls by their names."""
-    function = _function_of(kernel)
-    if not isinstance(function, FunctionType) or hasattr(function, "bangc_module"):
-        return
-    yield function
-    for name in function.__code__.co_names:
-        called = function.__globals__.get(name)
-        if isinstance(called, FunctionType) and called.__code__.co_filename == function.__code__.co_filename:
-            yield called
+def _changes_of(sources: Iterable[_Source], parts: Parts, *, only_there: bool) -> Iterator[SourceChange]:
+    for source in sources:
+        yield from source.changes(parts, only_there=only_there)
 
 
-def _compiled(function: FunctionType, node: Definition) -> CodeType:
-    """Return the code of a function with another definition."""
-    file, name = function.__code__.co_filename, function.__code__.co_name
-    outer = syntax_tree(f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass").body[0]
-    outer.body = [node]  # type: ignore[attr-defined]  # of a definition
-    code: Any = compile(ast.Module([outer], []), file, "exec", dont_inherit=True)
-    for part in (_ENCLOSING, name):
-        code = next(one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == part)
-    return code  # type: ignore[no-any-return]  # Any for the loop
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A function with its definition, the names of its numbers, and the lines on which it may be wrong."""
+
+    function: FunctionType
+    node: Definition
+    names: Collection[str]
+    lines: Collection[SourceLine]
+
+    @classmethod
+    def of(cls, function: FunctionType, lines: Collection[SourceLine]) -> _Source | None:
+        """Return the source of a function; None if it cannot be read, or no longer is what its file says."""
+        node = _definition(function)
+        if node is None or not _is_source_of(function, node):
+            return None
+        assigned = (one for one in ast.walk(node) if isinstance(one, ast.Assign) and _is_number(one.value))
+        targets = [target for one in assigned for target in one.targets]
+        targets += [one.target for one in ast.walk(node) if isinstance(one, ast.For)]
+        return cls(function, node, dict.fromkeys(one.id for one in targets if isinstance(one, ast.Name)), lines)
+
+    def is_near(self, node: ast.AST) -> bool:
+        """Return whether an expression or statement begins on one of the lines."""
+        return SourceLine(self.function.__code__.co_filename, getattr(node, "lineno", 0)) in self.lines
+
+    def changes(self, parts: Parts, *, only_there: bool) -> Iterator[SourceChange]:
+        """Yield the changes of some parts of its expressions and statements."""
+        nodes: list[Any] = list(ast.walk(self.node))
+        parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
+        seen = set()
+        for one in nodes:
+            if only_there and not self.is_near(one):
+                continue
+            shown = -1
+            for (holder, field, place), part in parts(one, self):
+                shown = nodes.index(_distinct(one, parents)) if shown < 0 else shown
+                changed = deepcopy(self.node)
+                copies = list(ast.walk(changed))
+                held = copies[nodes.index(holder)]
+                if place is None:
+                    setattr(held, field, deepcopy(part))
+                else:
+                    getattr(held, field)[place] = deepcopy(part)
+                ast.fix_missing_locations(changed)
+                old, new = ast.unparse(nodes[shown]), ast.unparse(copies[shown])
+                if old != new and (old, new, one.lineno) not in seen:
+                    seen.add((old, new, one.lineno))
+                    line = SourceLine(self.function.__code__.co_filename, one.lineno)
+                    text = f"write `{new}` in place of `{old}` at {line.location}: then {EVERY_OUTPUT}"
+                    yield SourceChange(self.function, changed, line, new, text)
 
 
 def _is_source_of(function: FunctionType, node: Definition) -> bool:
     """Return whether a function still is what its file says."""
-    ours, theirs = _compiled(function, node), function.__code__
+    ours, theirs = compiled(function, node), function.__code__
     constants = [[one for one in code.co_consts if not isinstance(one, CodeType)] for code in (ours, theirs)]
     same = constants[0] == constants[1]
     return same and all(getattr(ours, name) == getattr(theirs, name) for name in ("co_code", "co_names"))
-
-
-def source_changes_of(kernel: Kernel, lines: Collection[int], *, only_there: bool) -> Iterator[SourceChange]:
-    """Yield changes of the bounds, conditions and variables of a kernel in Python, and of the indices on some lines.
-
-    `only_there`: only of these lines.
-    """
-    for function in _functions_of(kernel):
-        yield from _changes_of(function, lines, only_there=only_there)
-
-
-def _changes_of(function: FunctionType, lines: Collection[int], *, only_there: bool) -> Iterator[SourceChange]:
-    node = _definition(function.__code__)
-    if node is None or not _is_source_of(function, node):
-        return
-    nodes: list[Any] = list(ast.walk(node))
-    parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
-    seen = set()
-    for at, one in enumerate(nodes):
-        if only_there and getattr(one, "lineno", 0) not in lines:
-            continue
-        for field, place in _numbers(one, lines):
-            shown = nodes.index(_distinct(one, parents))
-            for number in _others(_at(one, field, place)):
-                changed = deepcopy(node)
-                copies = list(ast.walk(changed))
-                _put(copies[at], field, place, number)
-                ast.fix_missing_locations(changed)
-                old, new = ast.unparse(nodes[shown]), ast.unparse(copies[shown])
-                if (old, new, one.lineno) not in seen:
-                    seen.add((old, new, one.lineno))
-                    line = SourceLine(function.__code__.co_filename, one.lineno)
-                    text = f"write `{new}` in place of `{old}` at {line.location}: then {EVERY_OUTPUT}"
-                    yield SourceChange(function, changed, line, new, text)
 
 
 def _distinct(node: Any, parents: Mapping[Any, Any]) -> Any:
@@ -150,37 +157,103 @@ def _distinct(node: Any, parents: Mapping[Any, Any]) -> Any:
     return around if ast.unparse(around).count(ast.unparse(node)) > 1 else node
 
 
-def _definition(code: CodeType) -> Definition | None:
+def _definition(function: FunctionType) -> Definition | None:
     """Return the definition of a function, without its decorators; None if its source cannot be read."""
-    try:
-        tree = syntax_tree("".join(linecache.getlines(code.co_filename)))
-    except SyntaxError:
+    tree, first = tree_of_function(function) or (ast.Module([], []), 0)
+    node = next(iter(tree.body), None)
+    if not isinstance(node, Definition):
         return None
-    for node in ast.walk(tree):
-        if isinstance(node, Definition) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                node.decorator_list = []
-                return node
-    return None
+    ast.increment_lineno(node, first - 1)
+    node.decorator_list = []
+    return node
 
 
-def _numbers(node: ast.AST, lines: Collection[int]) -> Iterator[tuple[str, int | None]]:
-    """Yield where the numbers of an expression or statement are: a field, and the place in it."""
+def _numbers_in(node: ast.AST, source: _Source) -> Iterator[Part]:
+    """Yield other numbers in a bound, condition, variable or result; in an index, only on the lines of the source."""
+    is_index = isinstance(node, ast.Subscript)
+    if is_index and not source.is_near(node):
+        return
+    names = source.names if is_index or isinstance(node, ast.keyword) else ()
+    for holder, field, at in _numbers(node):
+        held = getattr(holder, field)
+        yield from (((holder, field, at), number) for number in _others(held if at is None else held[at], names))
+
+
+def _others_in(node: ast.AST, source: _Source) -> Iterator[Part]:
+    """Yield other instructions, operands and operators on the lines of the source, and sums in place of values."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name | ast.Subscript):
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) or source.is_near(node):
+            before = deepcopy(target)
+            before.ctx = ast.Load()
+            yield (node, "value", None), ast.BinOp(before, ast.Add(), node.value)
+    if not source.is_near(node):
+        return
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
+        yield (node, "op", None), ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
+    elif isinstance(node, ast.Call):
+        yield from _methods(node, next((names for names in _METHODS if _method(node) in names), ()))
+        for place in range(len(node.args) - 1):
+            yield (node, "args", None), _swapped(node.args, place)
+        for place in range(len(node.keywords) - 1):
+            values = _swapped([one.value for one in node.keywords], place)
+            named = [ast.keyword(one.arg, to) for one, to in zip(node.keywords, values, strict=True)]
+            yield (node, "keywords", None), named
+        for place, one in enumerate(node.args):
+            yield from (((node, "args", place), value) for value in _values(one))
+    elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load):
+        yield from (((node, "elts", None), _swapped(node.elts, place)) for place in range(len(node.elts) - 1))
+
+
+def _barriers_in(node: ast.AST, _: _Source) -> Iterator[Part]:
+    if isinstance(node, ast.Call) and _method(node) in BARRIERS:
+        yield from _methods(node, BARRIERS)
+
+
+def _method(call: ast.Call) -> str:
+    """Return the name of the method that is called, without `cycle_`; "" if it is none."""
+    return call.func.attr.removeprefix("cycle_") if isinstance(call.func, ast.Attribute) else ""
+
+
+def _methods(call: Any, names: Collection[str]) -> Iterator[Part]:
+    """Yield calls of other methods."""
+    for name in names:
+        full = name if not call.func.attr.startswith("cycle_") else f"cycle_{name}"
+        yield (call, "func", None), ast.Attribute(call.func.value, full, call.func.ctx)
+
+
+def _swapped(values: list[Any], place: int) -> list[Any]:
+    return [*values[:place], values[place + 1], values[place], *values[place + 2 :]]
+
+
+def _values(number: ast.expr) -> Iterator[ast.expr]:
+    """Yield other values of a number, or of a rounding mode, that an instruction takes."""
+    value: Any = number.value if isinstance(number, ast.Constant) else None
+    if type(value) in (int, float):
+        yield from map(ast.Constant, (value + 1, value - 1, 2 * value, value / 2, -value))
+    elif value in _MODES:
+        yield from map(ast.Constant, _MODES)
+
+
+def _numbers(node: Any) -> Iterator[Place]:
+    """Yield where the numbers of an expression or statement are."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
-        yield from (("args", place) for place in range(len(node.args)))
+        yield from ((node, "args", at) for at in range(len(node.args)))
     elif isinstance(node, ast.Compare):
-        yield "left", None
-        yield from (("comparators", place) for place in range(len(node.comparators)))
+        yield node, "left", None
+        yield from ((node, "comparators", at) for at in range(len(node.comparators)))
     elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
-        yield from (("value.elts", place) for place, one in enumerate(node.value.elts) if _is_number(one))
+        yield from ((node.value, "elts", at) for at, one in enumerate(node.value.elts) if _is_number(one))
     elif _has_a_number(node):
-        yield "value", None
-    elif isinstance(node, ast.Subscript) and node.lineno in lines:
-        if isinstance(node.slice, ast.Tuple):
-            yield from ((part, place) for place, one in enumerate(node.slice.elts) for part in _parts(one))
-        else:
-            yield from ((part, -1) for part in _parts(node.slice))
+        yield node, "value", None
+    elif isinstance(node, ast.Subscript):
+        index: Any = node.slice
+        many = isinstance(index, ast.Tuple)
+        for at, one in enumerate(index.elts if many else [index]):
+            if isinstance(one, ast.Slice):
+                yield from ((one, edge, None) for edge in ("lower", "upper") if getattr(one, edge) is not None)
+            else:
+                yield (index, "elts", at) if many else (node, "slice", None)
 
 
 def _has_a_number(node: ast.AST) -> bool:
@@ -190,40 +263,6 @@ def _has_a_number(node: ast.AST) -> bool:
     if not isinstance(node, ast.Assign | ast.Return) or node.value is None:
         return False
     return _is_number(node.value) and (isinstance(node, ast.Return) or isinstance(node.targets[0], ast.Name))
-
-
-def _parts(index: ast.expr) -> tuple[str, ...]:
-    if not isinstance(index, ast.Slice):
-        return ("slice",)
-    return tuple(f"slice.{part}" for part in ("lower", "upper") if getattr(index, part) is not None)
-
-
-def _at(node: Any, field: str, place: int | None) -> ast.expr:
-    return _holder(node, field, place)[2]
-
-
-def _put(node: Any, field: str, place: int | None, number: ast.expr) -> None:
-    holder, key, _ = _holder(node, field, place)
-    if isinstance(key, int):
-        holder[key] = number
-    else:
-        setattr(holder, key, number)
-
-
-def _holder(node: Any, field: str, place: int | None) -> tuple[Any, Any, ast.expr]:
-    """Return what holds a number: a list and an index, or a node and a field; and the number."""
-    name, _, part = field.partition(".")
-    if name == "slice" and part:
-        index = node.slice if place == -1 else node.slice.elts[place]
-        return index, part, getattr(index, part)
-    if name == "slice":
-        return (node, "slice", node.slice) if place == -1 else (node.slice.elts, place, node.slice.elts[place])
-    if name == "value" and part and place is not None:
-        return node.value.elts, place, node.value.elts[place]
-    if place is None:
-        return node, name, getattr(node, name)
-    values = getattr(node, name)
-    return values, place, values[place]
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -237,16 +276,19 @@ def _is_number(node: ast.expr) -> bool:
     return True
 
 
-def _others(number: ast.expr) -> Iterator[ast.expr]:
-    """Yield expressions for other numbers: one more or less, also in the operands of a product, quotient or rest."""
+def _others(number: ast.expr, names: Collection[str] = ()) -> Iterator[ast.expr]:
+    """Yield expressions for other numbers: one more or less, also in the operands of a product, quotient or rest.
+
+    `names`: those that may stand in place of a constant or of another name.
+    """
     if isinstance(number, ast.Constant):
         if type(number.value) is int:
             yield from (ast.Constant(value) for value in (number.value + 1, number.value - 1) if value >= 0)
     elif isinstance(number, ast.BinOp) and isinstance(number.op, ast.Add | ast.Sub):
-        yield from _sums(number)
+        yield from _sums(number, names)
     elif isinstance(number, ast.BinOp):
-        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left))
-        yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right))
+        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left, names))
+        yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right, names))
     elif isinstance(number, ast.Call) and _is_number(number):
         for place, argument in enumerate(number.args):
             for other in _others(argument):
@@ -256,17 +298,20 @@ def _others(number: ast.expr) -> Iterator[ast.expr]:
         if isinstance(number, ast.Attribute):
             alike = (name for names in _NUMBERS_OF_A_CORE if number.attr in names for name in names)
             yield from (ast.Attribute(number.value, name, number.ctx) for name in alike if name != number.attr)
+    if isinstance(number, ast.Constant | ast.Name):
+        yield from (ast.Name(name, ast.Load()) for name in names if name != getattr(number, "id", ""))
 
 
-def _sums(number: ast.BinOp) -> Iterator[ast.expr]:
-    """Yield a sum or difference with one more or less."""
+def _sums(number: ast.BinOp, names: Collection[str]) -> Iterator[ast.expr]:
+    """Yield a sum or difference with one more or less, or with the other operator."""
     if not isinstance(number.right, ast.Constant):
-        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left))
+        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left, names))
         if isinstance(number.left, ast.Constant):
             yield number.right
         if isinstance(number.right, ast.BinOp):
-            yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right))
+            yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right, names))
+        yield ast.BinOp(number.left, ast.Sub() if isinstance(number.op, ast.Add) else ast.Add(), number.right)
         return
-    for right in _others(number.right):
+    for right in _others(number.right, names):
         is_zero = isinstance(right, ast.Constant) and right.value == 0
         yield number.left if is_zero else ast.BinOp(number.left, number.op, right)

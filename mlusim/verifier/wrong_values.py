@@ -79,8 +79,7 @@ def differs(
         [lineage_of(run, Element(identity, int(byte), itemsize)) for byte in some]
         for some in (sample, _bytes_of(output, right))
     )
-    relation = _relation(result.reshape(-1)[wrong], expected.reshape(-1)[wrong])
-    remedies = remedies_of(run, writer, wrongly, beside, relation) if writer else [_nothing_writes(run, identity)]
+    remedies = remedies_of(run, writer, wrongly, beside) if writer else [_nothing_writes(run, identity)]
     largest, share = _largest_difference(result, expected, wrong)
     allow = f"(the largest difference is {largest:.2g}): absolute_tolerance or --absolute-tolerance"
     if _is_rounding(share, result.dtype):
@@ -133,23 +132,6 @@ def _right_beside(wrong: Integers, shape: tuple[int, ...]) -> Integers:
     after = int(wrong[ends[0]]) + 1 if len(ends) else size
     before = first - 1 if first % row else first - row
     return np.array([flat for flat in (before, after) if 0 <= flat < size], np.int64)
-
-
-def _relation(actual: Array, reference: Array) -> tuple[str, str]:
-    """Return the instruction that makes all wrong values in one way from right ones, and in which way; or ""s."""
-    with np.errstate(all="ignore"):
-        actual, reference = _wide(actual), _wide(reference)
-        near = 2 * _ROUNDING * np.abs(reference).max()
-        if len(np.unique(reference)) < 3 or not np.isfinite(actual).all():
-            return "", ""
-        if np.abs(actual + reference).max() <= near:
-            return "sub", "has the opposite sign"
-        factor, difference = np.median(actual / reference).real, np.median(actual - reference).real
-        if np.isfinite(factor) and factor and np.abs(actual - factor * reference).max() <= near * min(1, abs(factor)):
-            return "mul", f"is {factor:.4g} times the right one"
-        if np.abs(actual - reference - difference).max() <= min(near, abs(difference) / 16):
-            return "add", f"differs by {difference:.4g}"
-    return "", ""
 
 
 def _nothing_writes(run: Run, identity: int) -> str:

@@ -142,6 +142,49 @@ async def wrong_id(core, x, out):
     await core.memcpy(out[core.task_id], tile)
 
 
+class Adder:
+    def __init__(self, core, x):
+        self.core, self.tile = core, core.nram.alloc(x.shape[1], x.dtype, "tile")
+
+    async def make(self, x, out, row):
+        await self.core.memcpy(self.tile, x[row])
+        self.core.sub(self.tile, self.tile, 3.0)
+        await self.core.memcpy(out[row], self.tile)
+
+
+async def by_method(core, x, out):
+    adder = Adder(core, x)
+    for row in range(8):
+        await adder.make(x, out, row)
+
+
+async def last_of_all(core, x, out):
+    tile, total = core.nram.alloc(8, x.dtype, "tile"), 0.0
+    await core.memcpy(tile, x[0])
+    for column in range(8):
+        total = await core.load(tile[column])
+    core.store(out[0], total)
+
+
+async def narrow_barrier(core, x, space, out):
+    if core.is_memory_core:
+        return
+    tile, task = core.nram.alloc(8, x.dtype, "tile"), core.task_id
+    await core.memcpy(tile, x[task])
+    await core.memcpy(space[task], tile)
+    await core.sync_all_ipu_within_cluster()
+    await core.memcpy(tile, space[(task + 4) % 8])
+    await core.memcpy(out[task], tile)
+
+
+def test_another_barrier_in_place_of_one_comes_first():
+    outputs, expected = (Output.like(X), Output.like(X)), {"out": np.roll(X, 4, 0)}
+    (race,) = verify(narrow_barrier, X, *outputs, reference=expected, kind="UNION2", dim=8).errors
+    assert race.remedies[0].startswith(
+        "write `core.sync_all_ipu()` in place of `core.sync_all_ipu_within_cluster()` at "
+    )
+
+
 def test_a_kernel_that_is_not_what_its_file_says_is_not_changed_there():
     code = wrong_bound.__code__
     kernel = FunctionType(code.replace(co_consts=tuple(6 if one == 7 else one for one in code.co_consts)), globals())
@@ -164,7 +207,9 @@ CASES = [
     (short_copy, X, BLOCK, "write `tile[:8]` in place of `tile[:7]`"),
     (mirrored, X[::2], UNION, "write `x[2 * core.task_id]` in place of `x[2 * (3 - core.task_id)]`"),
     (wrong_id, X, {"dim": 8, "kind": "UNION2"}, "write `x[core.task_id]` in place of `x[core.core_id]`"),
-    (wrong_mode, (X / 3).astype(np.float16), BLOCK, 'use the rounding mode "rn"'),
+    (wrong_mode, (X / 3).astype(np.float16), BLOCK, "write `core.convert("),
+    (by_method, X + 3, BLOCK, "write `self.core.add(self.tile, self.tile, 3.0)` in place of `self.core.sub(self.tile,"),
+    (last_of_all, X[0].sum(keepdims=True), BLOCK, "write `total = total + await core.load(tile[column])`"),
 ]
 
 

@@ -24,10 +24,11 @@ from mlusim.log import Log
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.consequences.one_fault import stopped_at
 from mlusim.verifier.findings import ERROR, Finding, Site, Way, mends_by, outermost_loop, write_bytes, wrong_part
-from mlusim.verifier.source_file import location_of
+from mlusim.verifier.source_file import SourceLine, location_of
 
 # What mends a race, other than a sync or a barrier.
 _NO_SYNC = (Way.PART, Way.ACCESS)
+_OF_BARRIERS = ("task-race", "hang")
 _OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access", "copy", "operand")
 
 
@@ -49,7 +50,8 @@ def by_other_results(
     findings: tuple[Finding, ...],
     in_order: Callable[[], OtherRun],
     from_zeros: Callable[[], OtherRun],
-    mending: Callable[[Sequence[int], Collection[int]], Sequence[str]],
+    mending: Callable[[Sequence[int], Collection[SourceLine]], Sequence[str]],
+    mending_barriers: Callable[[], Sequence[str]],
 ) -> tuple[Finding, ...]:
     """Return findings with their remedies in the order that other results tell."""
     races = [finding for finding in findings if _may_lack_order(finding)]
@@ -67,14 +69,17 @@ def by_other_results(
     if len(unwritten) == 1 and (other := from_zeros()).is_right is not None:
         findings = tuple(_write_ranked(one, other) if one in unwritten else one for one in findings)
     errors = [finding for finding in findings if finding.severity == ERROR]
+    remedies: Sequence[str] = ()
     if errors and all(map(_may_be_changed, errors)):
         wrong = [one for finding in errors for one in finding.unfolded if one.kind == "wrong-value"]
         records = [record for one in wrong for record in one.clues["records"]]
-        lines = {line.line for finding in errors for line in (*finding.lines, stopped_at(finding))}
-        if remedies := mending(records, lines):
-            mended = replace(errors[0], remedies=(*remedies, *errors[0].remedies))
-            findings = tuple(mended if finding is errors[0] else finding for finding in findings)
-    return findings
+        sites = [site for finding in errors for site in finding.sites]
+        lines = {*(line for site in sites for line in (site.at, *site.called_at)), *map(stopped_at, errors)}
+        remedies = mending(records, lines)
+    if errors and not remedies and all(finding.kind in _OF_BARRIERS for finding in errors):
+        remedies = mending_barriers()
+    mended = replace(errors[0], remedies=(*remedies, *errors[0].remedies)) if remedies else None
+    return tuple(mended if mended and finding is errors[0] else finding for finding in findings)
 
 
 def _may_be_changed(finding: Finding) -> bool:

@@ -103,7 +103,7 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     replaced_at = unread.clues["replaced_at"]
     first = cause.remedies[0] if cause.remedies else ""
     is_told = mends_by(first, Way.PART, of=buffer) or mends_by(first, Way.OPERANDS, of=replaced_at)
-    if cause.kind == "task-race" or is_told or mends_by(first, Way.SAME_OPERANDS, Way.IN_PLACE):
+    if cause.kind == "task-race" or is_told or mends_by(first, Way.IN_PLACE):
         return cause.remedies
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"

@@ -1,4 +1,4 @@
-"""Places for a barrier that the tasks of a race pass too late, with too few tasks, or at lines of their own."""
+"""Places for a barrier that the tasks of a race pass with too few tasks, or at lines of their own."""
 
 from __future__ import annotations
 
@@ -30,48 +30,22 @@ class Place(NamedTuple):
     is_between_barriers: bool = False
 
 
-def barrier_moved(pair: Pair, sync: str) -> list[str]:
-    """Return the remedy for a barrier that follows an access in its loop and would order it if it came before.
+def wider_barrier(pair: Pair, sync: str, later: int) -> list[str]:
+    """Return the remedy for a barrier that both tasks pass between two operations, each with tasks of its own only.
 
-    Only if the two tasks do different things: then all of them pass the barriers that they should, too late. What one
-    of them does before the loop lacks a barrier of its own, if both pass the one in the loop.
+    `later`: the last line that races with the second one; a barrier above it, outside of its loops, mends only a part.
     """
-    log, order, (first, last), (before_loop, second) = pair.run.log, pair.run.order, pair.positions, pair.sites
-    if not _have_lines_of_their_own(order, first, last):
-        return []
-    behind = _barriers(order, int(order.task[last]))
-    behind = behind[behind > last][:1]
-    if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
-        return []
-    barrier = pair.run.line_at(int(behind[0]))
-    source = source_file(barrier.file)
-    loop = source.loop_around(barrier.line, second.line)[0] if barrier.file == second.file else 0
-    both_pass = order.line[behind[0]] in order.line[order.of_task(int(order.task[first]))]
-    if loop and both_pass and before_loop.file == barrier.file and before_loop.line < loop:
-        return []
-    if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
-        return []
-    before = source.line_passed_by_all(loop, second.line)
-    inner = [sorted(source.loops_around(line))[-1:] for _, line, _ in pair.sources]
-    if len(_lines_of_barriers(pair.run, first, inner[0])) > len(_lines_of_barriers(pair.run, last, inner[1])):
-        who = "memory cores" if second.task == "memory core" else "cores"
-        return [f"{second.call(f'{sync}()')} in the {who}, before {location_of(barrier.file, before)}"]
-    if before == barrier.line or loop < barrier.line < before:
-        # It comes before the access already, which follows that of the iteration before.
-        return []
-    return [f"move the barrier at {barrier.location} before {location_of(barrier.file, before)}"]
-
-
-def wider_barrier(pair: Pair, sync: str) -> list[str]:
-    """Return the remedy for a barrier that both tasks pass between two operations, each with tasks of its own only."""
     log, order, (first, last), (site, _) = pair.run.log, pair.run.order, pair.positions, pair.sites
     after, before = (_passes(order, _barriers(order, task)) for task in pair.tasks)
     common = [passed for passed, position in after.items() if position > first and before.get(passed, last) < last]
     if not common:
         return []
-    barrier = after[common[0]]
+    barrier = after[common[-1]]
+    at = pair.run.line_at(barrier)
+    if at.file == site.file and at.line < later and not source_file(at.file).loop_around(at.line, later)[0]:
+        return []
     narrow = site.call(f"{log.ops[int(order.op[barrier])]}()")
-    return [f"{site.call(f'{sync}()')} in place of {narrow} at {pair.run.line_at(barrier).location}"]
+    return [f"{site.call(f'{sync}()')} in place of {narrow} at {at.location}"]
 
 
 def barrier_of_cores(pair: Pair) -> tuple[str, str]:
@@ -125,12 +99,6 @@ def on_both_paths(pair: Pair) -> str:
     return ", ".join(
         f"{place} in the {'memory ' if kind else ''}cores" for place, kind in zip(places, kinds, strict=True)
     )
-
-
-def _have_lines_of_their_own(order: Order, first: int, last: int) -> bool:
-    """Return whether neither of two tasks passes the line of the other's operation."""
-    one, other = (set(order.line[order.of_task(task)]) for task in order.task[[first, last]].tolist())
-    return order.line[last] not in one and order.line[first] not in other
 
 
 def _barriers(order: Order, task: int) -> Integers:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.verifier.findings import Finding, wrong_part
+from mlusim.verifier.findings import Finding
 from mlusim.verifier.races.atomic_remedies import counted
 from mlusim.verifier.races.missing_syncs import Point
 from mlusim.verifier.source_file import source_file
@@ -44,7 +44,7 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
             groups.append(group)
         else:
             same += group
-    return [_with_wrong_read(main, others) if others else main for main, *others in groups]
+    return [_with_others(main, others) if others else main for main, *others in groups]
 
 
 def _same_lines(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
@@ -79,17 +79,9 @@ def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:
     return reads and bool(both) and same and all(one.sites[1].at in pair for pair in both)
 
 
-def _with_wrong_read(main: Finding, others: Sequence[Finding]) -> Finding:
-    """Return a finding with others folded into it, and with their remedy if their common line reads a wrong part.
-
-    What a memory core writes before the loop of the cores, and in it, is meant for them. A number that tells which task
-    is the last needs an atomic.
-    """
+def _with_others(main: Finding, others: Sequence[Finding]) -> Finding:
+    """Return a finding with others folded into it; a number that tells which task is the last needs an atomic."""
     folded = main.fold(*others)
-    alike = len({site.task == "memory core" for site in main.sites}) == 1
-    if alike and _wrong_read([main], [race for race in others if len(race.lines | main.lines) > len(main.lines)]):
-        part = wrong_part(main.fields["buffer"], main.sites[1:], "other tasks write it")
-        return replace(folded, remedies=(part, *main.remedies))
     atomic = next((remedy for race in others if (remedy := counted(main, race))), "")
     return replace(folded, remedies=(atomic, *main.remedies)) if atomic else folded
 

@@ -15,7 +15,7 @@ from mlusim.verifier.core_names import core_at
 from mlusim.verifier.findings import Remedy, Site, Way, in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
-from mlusim.verifier.races.barrier_places import Place, barrier_moved, on_both_paths, wider_barrier
+from mlusim.verifier.races.barrier_places import Place, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import (
     are_as_many,
     barrier_in,
@@ -70,7 +70,7 @@ class TaskRemedies:
             return _between_jobs(pair, self.run.log.launches[jobs[0][0]].kind, special, general)
         sync, all_of = self._barrier(pair)
         place = self.where(pair)
-        wider = wider_barrier(pair, sync)
+        wider = wider_barrier(pair, sync, max(self._firsts(pair), default=0))
         call = first.call(sync + "()", in_one_function(first, second)[0])
         barrier = Remedy(f"{call} in {all_of}, {place.text}", Way.BARRIER if place.is_below else None)
         rule = "cores run in parallel; only a barrier orders operations of different cores"
@@ -84,7 +84,7 @@ class TaskRemedies:
                 *general,
                 f"if both writes are intended, {barrier}",
             ]
-            if first.location == second.location and "memory core" in (first.task, second.task):
+            if first.location == second.location and [first.task, second.task].count("memory core") == 1:
                 rule = "a union launch runs the kernel on the memory cores too"
                 choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
         elif place.is_between_barriers and not wider:
@@ -98,9 +98,8 @@ class TaskRemedies:
             # No barrier can stand where a task polls.
             choices = [*special, *general]
         else:
-            instead = wider or barrier_moved(pair, sync)
             other_part = accesses_other_part(pair)
-            choices = [*special, *other_part, *instead, barrier, _OWN_BYTES, *general]
+            choices = [*special, *other_part, *wider, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 
     def _of_update(self, pair: Pair, *, one_job: bool) -> tuple[str, str, list[str]]:

@@ -1,0 +1,130 @@
+"""The functions in Python that a kernel may call, and how a run takes another one in place of one of them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from threading import get_ident
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from mlusim.cores.core import Kernel
+from mlusim.files import syntax_tree, written_by_author
+
+Definition = ast.AsyncFunctionDef | ast.FunctionDef
+_ENCLOSING = "enclosing"
+# A constant that stands for the function that chooses.
+_CHOOSE = "choose the function"
+# Of a larger table or list, the values are data.
+_MOST_VALUES = 64
+
+
+def functions_of(kernel: Kernel) -> Iterator[FunctionType]:
+    """Yield the functions of a kernel's author that it may call, in any file: its own first, then those it names."""
+    waiting: list[Any] = [kernel]
+    seen: dict[int, Any] = {}
+    while waiting:
+        value = waiting.pop(0)
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if not isinstance(value, FunctionType):
+            waiting += _behind(value)
+        elif written_by_author(value.__code__.co_filename) and not hasattr(value, "bangc_module"):
+            yield value
+            waiting += _named_by(value)
+
+
+def _named_by(function: FunctionType) -> Iterator[Any]:
+    """Yield the values of a function's globals, closure and defaults, and the members of modules that it names."""
+    names = _names_of(function.__code__)
+    for name in names:
+        value = function.__globals__.get(name)
+        yield value
+        if isinstance(value, ModuleType):
+            yield from (vars(value).get(member) for member in names)
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue
+    yield from (function.__defaults__ or (), function.__kwdefaults__ or {}, vars(function).get("__wrapped__"))
+
+
+def _names_of(code: CodeType) -> dict[str, None]:
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return dict.fromkeys(code.co_names) | {name: None for one in inner for name in _names_of(one)}
+
+
+def _behind(value: Any) -> list[Any]:
+    """Return the functions behind a value, and the values that may have some."""
+    if isinstance(value, partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, list | tuple | dict):
+        values = list(value.values() if isinstance(value, dict) else value)
+        return values if len(values) <= _MOST_VALUES else []
+    if isinstance(value, staticmethod | classmethod | property):
+        return [value.fget if isinstance(value, property) else value.__func__]
+    if not isinstance(value, type):
+        return [type(value), inspect.getattr_static(value, "__wrapped__", None)]
+    kinds = (FunctionType, staticmethod, classmethod, property)
+    return [member for owner in value.__mro__ for member in vars(owner).values() if isinstance(member, kinds)]
+
+
+def compiled(function: FunctionType, node: Definition) -> CodeType:
+    """Return the code of a function with another definition."""
+    outer = syntax_tree(f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass").body[0]
+    outer.body = [node]  # type: ignore[attr-defined]  # of a definition
+    code: Any = compile(ast.Module([outer], []), function.__code__.co_filename, "exec", dont_inherit=True)
+    for part in (_ENCLOSING, function.__code__.co_name):
+        code = next(one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == part)
+    return code  # type: ignore[no-any-return]  # Any for the loop
+
+
+@contextmanager
+def replaced(function: FunctionType, node: Definition) -> Iterator[None]:
+    """Let the calls of a function in this thread run another definition of it; those in other threads run it itself."""
+    own, before = get_ident(), function.__code__
+    here, elsewhere = (_with_code(function, code) for code in (compiled(function, node), before))
+
+    def choose() -> FunctionType:
+        return here if get_ident() == own else elsewhere
+
+    code = compiled(function, _forwarding(function, node.args))
+    constants = tuple(choose if one == _CHOOSE else one for one in code.co_consts)
+    function.__code__ = code.replace(co_consts=constants, co_filename=__file__)
+    try:
+        yield
+    finally:
+        function.__code__ = before
+
+
+def _with_code(function: FunctionType, code: CodeType) -> FunctionType:
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    closure = tuple(cells[name] for name in code.co_freevars)
+    other = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    other.__kwdefaults__ = function.__kwdefaults__
+    return other
+
+
+def _forwarding(function: FunctionType, given: ast.arguments) -> Definition:
+    """Return a definition with the parameters of a function, which passes them to the one that is chosen.
+
+    Its code has to have the variables of closures of the function itself.
+    """
+    passed = [one.arg for one in (*given.posonlyargs, *given.args)]
+    passed += [f"*{given.vararg.arg}"] if given.vararg else []
+    passed += [f"{one.arg}={one.arg}" for one in given.kwonlyargs]
+    passed += [f"**{given.kwarg.arg}"] if given.kwarg else []
+    begin, wait = ("async def", "await ") if inspect.iscoroutinefunction(function) else ("def", "")
+    text = (
+        f"{begin} {function.__code__.co_name}({ast.unparse(given)}):\n"
+        f"  return {wait}{_CHOOSE!r}.__call__()({', '.join(passed)})\n"
+        f"  {', '.join(function.__code__.co_freevars) or 'pass'}"
+    )
+    return syntax_tree(text).body[0]  # type: ignore[return-value]  # a definition
