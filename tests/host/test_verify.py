@@ -338,10 +338,7 @@ def test_a_wrong_value_names_its_producer_and_operands():
     assert finding.sites[1].source == "core.add(twice, twice, held)"
     assert finding.location == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
     load, multiply, add = (at(chain, call) for call in ("memcpy(held", "core.mul", "core.add"))
-    assert finding.remedies == (
-        f"correct the number at {multiply}: every wrong element is 1.5 times the right one",
-        f"check the operations that made these bytes, at {load}, {multiply} and {add}",
-    )
+    assert finding.remedies == (f"check the operations that made these bytes, at {load}, {multiply} and {add}",)
 
 
 def test_a_helper_that_is_not_awaited_is_a_finding():
