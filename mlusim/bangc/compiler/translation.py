@@ -18,9 +18,9 @@ from mlusim.bangc.compiler.device_functions import declared_functions, own_funct
 from mlusim.bangc.compiler.headers import library_names
 from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
 from mlusim.bangc.compiler.source import source_of, text_of_user
-from mlusim.bangc.compiler.undeclared_names import LearnedNames, is_of_library, is_slip
+from mlusim.bangc.compiler.undeclared_names import LearnedNames, is_of_library, meant_by, undeclared_in
 from mlusim.bangc.compiler.unknown_names import is_unknown
-from mlusim.errors import CompileError, nearest
+from mlusim.errors import CompileError, choose_one, nearest
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -137,11 +137,13 @@ def _to_rewrite(error: CompilerError, texts: list[Rewritten], learned: list[Lear
 
 
 def _slips(message: str, unknown: set[str]) -> str:
-    """Return a note for each unknown name in a message that may be a slip of one of the headers."""
-    words = set(re.findall(r"\w+", message))
-    known = library_names()
-    shown = sorted(unknown & words | {word for word in words - known if is_of_library(word) and is_slip(word, known)})
-    near = ((name, nearest(name, known, cutoff=0.8).rstrip()) for name in shown)
+    """Return a note for each unknown name in a message that may stand for one of the headers."""
+    shown = set(re.findall(r"\w+", message)) & (unknown | undeclared_in(message))
+    near = []
+    for name in sorted(filter(is_of_library, shown)):
+        meant = meant_by(name)
+        words = choose_one(name, meant) if len(meant) > 1 else nearest(name, library_names(), cutoff=0.8).rstrip()
+        near.append((name, words))
     return "".join(f"\nnote: {name} is no name of the headers: {words}" for name, words in near if words)
 
 

@@ -13,7 +13,6 @@ with one of them, it is renamed throughout the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mlusim.bangc.compiler.headers import library_names
@@ -58,6 +57,8 @@ _MATHS = {
 _NUMBERS = {"CNNL_DIM_MAX": 8}
 # Undeclared constants count from here on, so that none equals one of the headers in a `switch`.
 _FIRST_CONSTANT = 1 << 16
+# The beginnings of constants of enumerations that the headers have in full.
+_OF_ENUMERATION = re.compile(r"(cnrtFunc(?:tion)?Type|cnrtMemcpy|CNRT_FUNC_TYPE_|CNRT_MEM_TRANS_DIR_)[A-Z]")
 # Letters of a name that one letter more or less does not make another.
 _SHORTEST = 8
 # The name in `float (& y1)[64]`, `int time`, `void swap(int&, int&)`, `index [4]`.
@@ -92,10 +93,10 @@ class LearnedNames:
             called: functions of the vendor's libraries and names with two underscores that it calls.
         """
         before = self._known()
-        self.maths.update(_MATHS.keys() & _found(_OTHERS, message))
+        self.maths.update(_MATHS.keys() & undeclared_in(message))
         self.types.update(filter(is_of_library, _found(_TYPES, message)))
         # A constant that is a slip of one of the headers remains an error; of a function, the call is one.
-        others = {name for name in _found(_OTHERS, message) if name in called or not is_slip(name, library_names())}
+        others = {name for name in undeclared_in(message) if name in called or not meant_by(name)}
         self.others.update(filter(is_of_library, others), others & called)
         self.types.update(name for name in self.others if name.endswith("_t"))
         self.others -= self.types
@@ -124,18 +125,23 @@ def is_of_library(name: str) -> bool:
     return _LIBRARY.match(name) is not None
 
 
-def is_slip(name: str, names: Iterable[str]) -> bool:
-    """Return whether a name differs from one of the others by its case, by one letter, or by two swapped ones.
+def meant_by(name: str) -> list[str]:
+    """Return the names of the headers that an unknown constant may stand for: those of its enumeration, or of a slip.
 
-    Names that differ by a digit, such as those of types of launches, are different names.
+    A slip differs by its case, by one letter, or by two swapped ones. Names that differ by a digit are different names.
     """
-    return any(
-        min(len(name), len(other)) >= _SHORTEST
+    known = sorted(library_names())
+    match = _OF_ENUMERATION.match(name)
+    if match:
+        return [other for other in known if other.startswith(match[1]) and _OF_ENUMERATION.match(other)]
+    return [
+        other
+        for other in known
+        if min(len(name), len(other)) >= _SHORTEST
         and abs(len(name) - len(other)) <= 1
         and re.sub(r"\d", "", name) != re.sub(r"\d", "", other)
         and (name.lower() == other.lower() or _differ_by_a_slip(name, other))
-        for other in names
-    )
+    ]
 
 
 def _differ_by_a_slip(one: str, other: str) -> bool:
@@ -146,10 +152,9 @@ def _differ_by_a_slip(one: str, other: str) -> bool:
     return swapped or a[1:] == b[1:] or a[1:] == b or a == b[1:]
 
 
-def constant_text(number: int) -> str:
-    """Return a number that a program passes where its headers have constants, and say if the constant is undeclared."""
-    is_undeclared = _FIRST_CONSTANT <= number < 2 * _FIRST_CONSTANT
-    return f"{number}, a constant that the headers lack" if is_undeclared else str(number)
+def undeclared_in(message: str) -> set[str]:
+    """Return the undeclared functions and constants that a compiler's output names."""
+    return _found(_OTHERS, message)
 
 
 def _found(patterns: tuple[str, ...], message: str) -> set[str]:

@@ -60,7 +60,7 @@ def _remedy(name: str) -> str:
     if is_of_library(name) and not name.lower().startswith("cnnl"):
         names = sorted(intrinsics.names() | library_names())
         known = [other for other in names if is_of_library(other) and not other.endswith("_t")]
-        reordered = [other for other in known if _words(other) == _words(name)]
+        reordered = [other for other in known if _have_words_in_common(other, name)]
         return nearest(name, reordered or known, cutoff=0 if reordered else _LIKE).rstrip() or reason
     if reason:
         return reason
@@ -72,6 +72,13 @@ def _remedy(name: str) -> str:
     stems = (known.removeprefix(prefix) for known in _known_names() if known.startswith(prefix))
     near = nearest(name.removeprefix(prefix), stems).rstrip()
     return near.replace("did you mean ", f"did you mean {prefix}")
+
+
+def _have_words_in_common(one: str, other: str) -> bool:
+    """Return whether two names have the same words in any order, perhaps abbreviated: `Device` and `Dev`."""
+    first, second = _words(one), _words(other)
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(a.startswith(b) or b.startswith(a) for a, b in pairs)
 
 
 def _words(name: str) -> list[str]:

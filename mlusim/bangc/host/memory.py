@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.calls.host_calls import STATUS
-from mlusim.bangc.compiler.undeclared_names import constant_text
 from mlusim.bangc.execution.file_variables import is_unset
 from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.bangc.host.argument_types import check_result
@@ -233,8 +232,8 @@ class ProgramMemory:
         if size < 0:
             return self.failed("cnrtErrorArgsInvalid")
         if not 0 <= direction < len(_DIRECTIONS):
-            wrong = f"{self.call[0]} with the direction {constant_text(direction)}"
-            raise InputError(f"{wrong}: choose one of cnrtMemcpy{', '.join(_DIRECTIONS)}")
+            names = ", ".join(_DIRECTIONS)
+            raise InputError(f"{self.call[0]} with the direction {direction}: choose one of cnrtMemcpy{names}")
         self.device.synchronize()
         call = self.call[0]
         target, source = self._side(dst, size, call), self._side(src, size, call)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mlusim.bangc.calls.call_record import answer, call_of, file_at, text_at
 from mlusim.bangc.calls.host_calls import ADDRESSES, OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
-from mlusim.bangc.compiler.undeclared_names import OWN, constant_text
+from mlusim.bangc.compiler.undeclared_names import OWN
 from mlusim.bangc.execution import faults
 from mlusim.bangc.execution.file_variables import demangled, function_addresses, function_symbols
 from mlusim.bangc.execution.image import Image, Room
@@ -249,7 +249,7 @@ class Program:
         kernel.__name__ = kernel.__qualname__ = called
         if kind not in _KINDS:
             names = ", ".join(f"{name.capitalize()} ({number})" for number, name in _KINDS.items())
-            wrong = f"{called}<<<...>>> with the function type {constant_text(kind)}"
+            wrong = f"{called}<<<...>>> with the function type {kind}"
             raise InputError(f"{wrong}: choose one of cnrtFuncType{names}")
         made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
         self.device.log.launches[made.index].launched_at = f"{Path(file_at(file)).name}:{line}"
