@@ -17,34 +17,8 @@ if TYPE_CHECKING:
     from mlusim.cores.copies.effect import Place
     from mlusim.cores.tasks.waiting import Waiting
 
-# In the order of `mluMemcpyDirection_t`.
-_DIRECTIONS = (
-    "GDRAM2NRAM",
-    "NRAM2GDRAM",
-    "LDRAM2NRAM",
-    "NRAM2LDRAM",
-    "GDRAM2WRAM",
-    "WRAM2GDRAM",
-    "LDRAM2WRAM",
-    "WRAM2LDRAM",
-    "NRAM2NRAM",
-    "NRAM2WRAM",
-    "WRAM2NRAM",
-    "GDRAM2SRAM",
-    "SRAM2GDRAM",
-    "LDRAM2SRAM",
-    "SRAM2LDRAM",
-    "SRAM2NRAM",
-    "NRAM2SRAM",
-    "SRAM2WRAM",
-    "WRAM2SRAM",
-    "GDRAM2GDRAM",
-    "GDRAM2LDRAM",
-    "LDRAM2GDRAM",
-    "LDRAM2LDRAM",
-    "SRAM2SRAM",
-)
-_COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS)}
+# In the order of `mluMemcpyDirection_t`, where SRAM2SRAM comes last.
+_COPIES = sorted(Direction, key=lambda direction: direction is Direction.SRAM2SRAM)
 # Numbers of strides and segments of copies with one and two loops.
 _STRIDED, _TWICE_STRIDED = 3, 8
 _WITH_CLUSTER = (5, 8, 13)
@@ -63,8 +37,7 @@ def memcpy_async(task: CompiledTask, line: int, _codes: list[int], values: tuple
 
 def memcpy_nram(task: CompiledTask, line: int, _codes: list[int], values: tuple[Any, ...]) -> Waiting:
     """Arguments as those of `memcpy`, without a direction."""
-    number = _DIRECTIONS.index("NRAM2NRAM")
-    return _issue(task, line, (*values[:3], number, *values[3:]), blocking=True)
+    return _issue(task, line, (*values[:3], _COPIES.index(Direction.NRAM2NRAM), *values[3:]), blocking=True)
 
 
 def _issue(task: CompiledTask, line: int, values: tuple[Any, ...], *, blocking: bool) -> Waiting:
@@ -98,9 +71,9 @@ def _new_form(task: CompiledTask, values: tuple[Any, ...], how: tuple[Any, ...])
     numbers = [int(value) for value in values]
     dst, src, size, number = numbers[:4]
     strides = numbers[4:]
-    direction = _COPIES.get(number)
-    if direction is None:
+    if not 0 <= number < len(_COPIES):
         raise CopyError(f"memcpy in direction {number}: there is no such copy; write a name, such as GDRAM2NRAM")
+    direction = _COPIES[number]
     if size >= _SIGN:
         raise CopyError(
             f"memcpy of {size - 2 * _SIGN} B: a size cannot be negative (unsigned, this is {group_digits(size)}); "
