@@ -136,7 +136,8 @@ class Module:
                 checked = self._syntax_only
                 made = Module(self.path, self.board, options=options, sources=self.sources, syntax_only=checked)
             except CompileError as error:
-                raise CompileError(f"in host code, where __BANG_ARCH__ is not defined, {error}") from None
+                remedy = "note: put what only the board has under #ifdef __BANG_ARCH__"
+                raise CompileError(f"in host code, where __BANG_ARCH__ is not defined, {error}\n{remedy}") from None
             self._host = self if not checked and made.binary == self.binary else made
         return self._host
 
