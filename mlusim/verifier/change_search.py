@@ -73,9 +73,7 @@ def mending_remedies(
     found.sort(key=lambda change: change.rank)
     ranks = {change.at: change.rank for change in reversed(found)}
     near = {*lines, *_made_at(log, records)}
-    written: list[SourceChange] = []
-    if found:
-        written = _mending(source_changes_of(kernel, ranks, only_there=True), most, mends)
+    written = _mending(source_changes_of(kernel, ranks, only_there=True), most if found else 0, mends)
     written = written or _mending(source_changes_of(kernel, near, only_there=False), most, mends)
     by_line = {change.at: change for change in reversed(written)}
     ranked = [(ranks.get(at, (0, 0)), change.remedy) for at, change in by_line.items()]
@@ -85,9 +83,9 @@ def mending_remedies(
 
 
 def mending_barriers(kernel: Kernel, log: Log, mends: Callable[[SourceChange], bool]) -> list[str]:
-    """Return the remedies of the barriers that mend a kernel in place of others."""
-    most = min(_MOST_RUNS, MOST_COST // _cost(log))
-    return [change.remedy for change in _mending(other_barriers_of(kernel), most, mends)][:_MOST_REMEDIES]
+    """Return the remedies of the barriers that mend a kernel in place of others, those of a cluster first."""
+    changes = islice(other_barriers_of(kernel), min(_MOST_RUNS, MOST_COST // _cost(log)))
+    return [change.remedy for change in changes if mends(change)][:_MOST_REMEDIES]
 
 
 def _mending(changes: Iterable[SourceChange], most: int, mends: Callable[[SourceChange], bool]) -> list[SourceChange]:

@@ -207,7 +207,7 @@ def _others_in(node: ast.AST, source: _Source) -> Iterator[Part]:
 
 def _barriers_in(node: ast.AST, _: _Source) -> Iterator[Part]:
     if isinstance(node, ast.Call) and _method(node) in BARRIERS:
-        yield from _methods(node, BARRIERS)
+        yield from _methods(node, sorted(BARRIERS, key=lambda name: not BARRIERS[name].within_cluster))
 
 
 def _method(call: ast.Call) -> str:
@@ -289,6 +289,9 @@ def _others(number: ast.expr, names: Collection[str] = ()) -> Iterator[ast.expr]
     elif isinstance(number, ast.BinOp):
         yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left, names))
         yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right, names))
+        if isinstance(number.op, ast.FloorDiv):
+            # Rounded up.
+            yield ast.UnaryOp(ast.USub(), ast.BinOp(ast.UnaryOp(ast.USub(), number.left), number.op, number.right))
     elif isinstance(number, ast.Call) and _is_number(number):
         for place, argument in enumerate(number.args):
             for other in _others(argument):

@@ -10,6 +10,7 @@ import pytest
 
 import mlusim
 from mlusim import InOut, Output, bangc
+from mlusim.verifier import change_search
 
 X = np.random.default_rng(3).integers(1, 50, (16, 64)).astype(np.float32)
 
@@ -233,3 +234,34 @@ def test_an_error_in_a_helper_names_its_call_and_the_loop_around_that(helpers: b
     loop = PIPELINE[: PIPELINE.index("for (int step = 0; step < 18")].count("\n") + 1
     assert finding.location.endswith(f"NRAM2GDRAM);, called at helpers.mlu:{loop + 1}")
     assert f"the bound of the loop at helpers.mlu:{loop};" in finding.remedy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        ("__bang_sub(b, b, a, 64)", "swap the operands of sub at kernel.mlu:7: then every output is right"),
+        ("__bang_sub(b, a, a, 64)", "read b in place of a at kernel.mlu:7: then every output is right"),
+        (
+            "__bang_sub(b, a, b, 63)",
+            "correct argument 4 of the call at kernel.mlu:7: with 1 more, every output is right",
+        ),
+    ],
+)
+def test_another_argument_that_mends_a_kernel_comes_first(call, remedy, tmp_path, monkeypatch):
+    monkeypatch.setattr(change_search, "MOST_COST", 30_000)
+    (tmp_path / "kernel.mlu").write_text(
+        "#include <bang.h>\n"
+        "__mlu_entry__ void k(const float *x, const float *y, float *out) {\n"
+        "  __nram__ float a[64];\n"
+        "  __nram__ float b[64];\n"
+        "  __memcpy(a, x, 256, GDRAM2NRAM);\n"
+        "  __memcpy(b, y, 256, GDRAM2NRAM);\n"
+        f"  {call};\n"
+        "  __memcpy(out, b, 256, NRAM2GDRAM);\n"
+        "}\n"
+    )
+    x, y = np.arange(64, dtype=np.float32) ** 2, np.arange(64, dtype=np.float32)
+    kernel = bangc.compile(tmp_path / "kernel.mlu")["k"]
+    (finding,) = mlusim.verify(kernel, x, y, Output.like(x), reference=x - y, kind="BLOCK", dim=1).errors
+    assert finding.remedies[0] == remedy
