@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Rows = Integers | Addresses | View | None
 _INT32 = np.dtype(np.int32)
 _UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+# Fresh memory as an index: signed, or unsigned of 16 or 32 bits.
+_FRESH = (-1, 0xFFFF, 0xFFFFFFFF)
 # Each iteration loads its row number from a list in NRAM.
 _ONE_LOAD = AddressInstructions(loads=1)
 
@@ -251,8 +253,10 @@ def check_rows(name: str, view: View, rows: Integers | None, count: int) -> None
     if np.maximum.reduce(rows.view(_UNSIGNED[rows.itemsize])) >= extent:
         low, high = int(rows.min()), int(rows.max())
         bad = low if low < 0 else high
-        fresh = "; -1 is also what memory holds until it is written: have all indices arrived?" if bad == -1 else ""
-        raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}{fresh}")
+        fresh = f"; {bad} is also what memory holds until it is written: have all indices arrived?"
+        raise AccessError(
+            f"{name}: index {bad} is outside {view!r}, which has {extent}{fresh if bad in _FRESH else ''}"
+        )
 
 
 def copied_rows(offsets: View, extent: int) -> Integers:

@@ -225,3 +225,15 @@ def test_numbers_and_flags_may_be_those_of_numpy(run: Any) -> None:
         run(kernel, lambda value: -value, bool)
     with pytest.raises(InputError, match=PLACE + r"blocking='0': choose True or False$"):
         run(kernel, int, str)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint16", "uint32"])
+def test_row_numbers_in_fresh_memory_are_recognised(run: Any, kind: str) -> None:
+    async def kernel(core: Core) -> None:
+        rows, x = core.nram.alloc(4, kind), core.nram.alloc((8, 4), np.float32)
+        await core.memcpy_rows(core.nram.alloc((4, 4), np.float32), x, src_rows=rows)
+
+    with pytest.raises(
+        AccessError, match=r"index (\S+) is outside .*, which has 8; \1 is also what memory holds until"
+    ):
+        run(kernel)
