@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from threading import get_ident
+from threading import RLock, get_ident
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -20,6 +20,8 @@ _ENCLOSING = "enclosing"
 _CHOOSE = "choose the function"
 # Of a larger table or list, the values are data.
 _MOST_VALUES = 64
+# Held while a function is replaced: another thread would restore the replaced one.
+_REPLACING = RLock()
 
 
 def functions_of(kernel: Kernel) -> Iterator[FunctionType]:
@@ -89,19 +91,20 @@ def compiled(function: FunctionType, node: Definition) -> CodeType:
 @contextmanager
 def replaced(function: FunctionType, node: Definition) -> Iterator[None]:
     """Let the calls of a function in this thread run another definition of it; those in other threads run it itself."""
-    own, before = get_ident(), function.__code__
-    here, elsewhere = (_with_code(function, code) for code in (compiled(function, node), before))
+    with _REPLACING:
+        own, before = get_ident(), function.__code__
+        here, elsewhere = (_with_code(function, code) for code in (compiled(function, node), before))
 
-    def choose() -> FunctionType:
-        return here if get_ident() == own else elsewhere
+        def choose() -> FunctionType:
+            return here if get_ident() == own else elsewhere
 
-    code = compiled(function, _forwarding(function, node.args))
-    constants = tuple(choose if one == _CHOOSE else one for one in code.co_consts)
-    function.__code__ = code.replace(co_consts=constants, co_filename=__file__)
-    try:
-        yield
-    finally:
-        function.__code__ = before
+        code = compiled(function, _forwarding(function, node.args))
+        constants = tuple(choose if one == _CHOOSE else one for one in code.co_consts)
+        function.__code__ = code.replace(co_consts=constants, co_filename=__file__)
+        try:
+            yield
+        finally:
+            function.__code__ = before
 
 
 def _with_code(function: FunctionType, code: CodeType) -> FunctionType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -80,3 +80,22 @@ def test_a_function_is_replaced_in_this_thread_alone_and_for_a_while(function, c
         thread.start()
         thread.join()
     assert [*elsewhere, call()] == [before, before]
+
+
+def test_two_threads_that_replace_a_function_leave_it_as_it_was():
+    function, before = Base.value, Base.value.__code__
+    entered = Event()
+
+    def replace_too():
+        entered.set()
+        with replaced(function, other):
+            pass
+
+    one, other, thread = changed(function, 1, 9), changed(function, 1, 7), Thread(target=replace_too)
+    with replaced(function, one):
+        thread.start()
+        entered.wait()
+        thread.join(0.05)
+        assert thread.is_alive()
+    thread.join()
+    assert function.__code__ is before
