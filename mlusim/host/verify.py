@@ -33,6 +33,7 @@ from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, check_names
 from mlusim.verifier.consequences.other_results import by_other_results
 from mlusim.verifier.findings import Finding
+from mlusim.verifier.functions import ONE_AT_A_TIME
 from mlusim.verifier.report import Report
 
 
@@ -87,7 +88,7 @@ def verify(
     Returns the report: its `result` has the time and all figures of the run; `report.check()` raises
     `VerificationError` if it has errors. An error of the run itself (an access outside a view, a hang, an endless loop)
     is reported as a finding, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched,
-    `SimulatedTimeError` for a run that takes longer than the log can hold.
+    `SimulatedTimeError` for a run that takes longer than the log can hold. Calls in several threads run one after another.
     """
     check_own_names(kernel, len(arguments), locals(), verify)
     check_operations(theory_ops)
@@ -117,23 +118,6 @@ def verify(
             return device_then.buffers_at(time_ps)
 
     repeat: Repeat | None = buffers_at if data else None
-    try:
-        simulated, run = start()
-        _check_outputs(list(run.outputs), rewrites=rewrites, partial=partial)
-        expected = expected_outputs(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
-    except AwaitError as error:
-        return _refused(Device(board(device)), kernel, error)
-    except (InputError, LaunchError, AllocationError, BoardError) as error:
-        # The traceback should end at the caller's line.
-        raise error.with_traceback(None) from None
-    simulated.watch_host_data()
-    stopped = error_of(simulated)
-    findings = list(simulated.host_data)
-    outputs: dict[str, Array] = {}
-    if stopped is None and data:
-        outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-        written = where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
-        findings += differences(simulated.log, run.outputs, written, outputs, tolerances, repeat)
 
     def checked(device: Device, stopped: MlusimError | None = None, found: Sequence[Finding] = ()) -> Report:
         return check_log(
@@ -148,28 +132,47 @@ def verify(
             found=found,
         )
 
-    report = checked(simulated, stopped, findings)
-    if expected:
-        others = OtherRuns(
-            kernel=kernel,
-            start=start,
-            log=simulated.log,
-            outputs=outputs,
-            expected=expected,
-            tolerances=tolerances,
-            partial=partial,
-            stall_s=stall_s,
-            is_sound=lambda device: checked(device).ok,
-        )
-        runs = others.in_order, others.from_zeros, others.mending, others.mending_barriers
-        findings_in_order = by_other_results(report.findings, *runs)
-        report = replace(report, findings=findings_in_order)
-    result = simulated.result(report.name, theory_ops=theory_ops)
-    result.plan, result.repeat = plan, repeat
-    result.outputs = outputs
-    report = replace(report, outputs=outputs, result=result)
-    result.report = report
-    return report
+    with ONE_AT_A_TIME:
+        try:
+            simulated, run = start()
+            _check_outputs(list(run.outputs), rewrites=rewrites, partial=partial)
+            expected = expected_outputs(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
+        except AwaitError as error:
+            return _refused(Device(board(device)), kernel, error)
+        except (InputError, LaunchError, AllocationError, BoardError) as error:
+            # The traceback should end at the caller's line.
+            raise error.with_traceback(None) from None
+        simulated.watch_host_data()
+        stopped = error_of(simulated)
+        findings = list(simulated.host_data)
+        outputs: dict[str, Array] = {}
+        if stopped is None and data:
+            outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
+            written = where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
+            findings += differences(simulated.log, run.outputs, written, outputs, tolerances, repeat)
+
+        report = checked(simulated, stopped, findings)
+        if expected:
+            others = OtherRuns(
+                kernel=kernel,
+                start=start,
+                log=simulated.log,
+                outputs=outputs,
+                expected=expected,
+                tolerances=tolerances,
+                partial=partial,
+                stall_s=stall_s,
+                is_sound=lambda device: checked(device).ok,
+            )
+            runs = others.in_order, others.from_zeros, others.mending, others.mending_barriers
+            findings_in_order = by_other_results(report.findings, *runs)
+            report = replace(report, findings=findings_in_order)
+        result = simulated.result(report.name, theory_ops=theory_ops)
+        result.plan, result.repeat = plan, repeat
+        result.outputs = outputs
+        report = replace(report, outputs=outputs, result=result)
+        result.report = report
+        return report
 
 
 def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:

@@ -20,8 +20,8 @@ _ENCLOSING = "enclosing"
 _CHOOSE = "choose the function"
 # Of a larger table or list, the values are data.
 _MOST_VALUES = 64
-# Held while a function is replaced: another thread would restore the replaced one.
-_REPLACING = RLock()
+# Held while functions may be replaced: another thread would report their lines, and restore the replaced ones.
+ONE_AT_A_TIME = RLock()
 
 
 def functions_of(kernel: Kernel) -> Iterator[FunctionType]:
@@ -91,7 +91,7 @@ def compiled(function: FunctionType, node: Definition) -> CodeType:
 @contextmanager
 def replaced(function: FunctionType, node: Definition) -> Iterator[None]:
     """Let the calls of a function in this thread run another definition of it; those in other threads run it itself."""
-    with _REPLACING:
+    with ONE_AT_A_TIME:
         own, before = get_ident(), function.__code__
         here, elsewhere = (_with_code(function, code) for code in (compiled(function, node), before))
 
