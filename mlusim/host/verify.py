@@ -88,7 +88,8 @@ def verify(
     Returns the report: its `result` has the time and all figures of the run; `report.check()` raises
     `VerificationError` if it has errors. An error of the run itself (an access outside a view, a hang, an endless loop)
     is reported as a finding, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched,
-    `SimulatedTimeError` for a run that takes longer than the log can hold. Calls in several threads run one after another.
+    `SimulatedTimeError` for a run that takes longer than the log can hold. Calls in several threads run one after
+    another.
     """
     check_own_names(kernel, len(arguments), locals(), verify)
     check_operations(theory_ops)
