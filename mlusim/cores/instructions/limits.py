@@ -255,8 +255,7 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
         if instruction.overlap is Overlap.PIXEL and one_pixel and (first - low) % result.nbytes == 0:
             continue
         if instruction.overlap is Overlap.CONVERT and (
-            (first == low and result.itemsize <= source.itemsize)
-            or (last == high and result.itemsize >= source.itemsize)
+            first == low if result.nbytes <= source.nbytes else last <= high
         ):
             continue
         raise OperandError(

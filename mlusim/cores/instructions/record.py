@@ -51,7 +51,7 @@ class Overlap(Enum):
 
     SAME = "the result may begin where a source does; otherwise they are apart"
     PIXEL = "the result may begin where a source does, or, of one pixel, at any pixel of it; otherwise they are apart"
-    CONVERT = "the result may share its first byte with a source as wide or wider, or its last byte with a narrower one"
+    CONVERT = "the result may begin where a source as wide or wider does, and end where a narrower one does or before"
     APART = "the result and the sources are apart"
 
 

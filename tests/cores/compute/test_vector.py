@@ -226,20 +226,30 @@ def test_select_takes_any_mask_of_the_width(run: Any) -> None:
     assert as_float.tolist() == [-1, 2, -3, 4]  # -0.0 is 0
 
 
-@pytest.mark.parametrize(("source", "target"), [("float32", "int32"), ("float32", "float16"), ("int64", "float16")])
-def test_convert_in_place(run: Any, source: str, target: str) -> None:
-    """A result no wider than its source may begin where the source does."""
+@pytest.mark.parametrize(
+    ("source", "target", "first"),
+    [
+        ("float32", "int32", 0),
+        ("float32", "float16", 0),
+        ("int64", "float16", 0),
+        ("float16", "float32", 200),
+        ("bfloat16", "float32", 256),
+    ],
+)
+def test_convert_in_place(run: Any, source: str, target: str, first: int) -> None:
+    """A result no wider than its source may begin where the source does; a wider one may end there, or before."""
     array = np.arange(-50, 50).astype(source)
     device = Device()
     x, out = device.upload(array), device.alloc(100, target)
 
     async def kernel(core: Core, x: View, out: View) -> None:
-        tile = core.nram.alloc(100, source)
+        buffer = core.nram.alloc(1024, "uint8")
+        tile = buffer[first : first + array.nbytes].view(source)
         await core.memcpy(tile, x)
-        narrow = tile.view(target)[:100]
-        core.convert(narrow, tile)
+        result = buffer.view(target)[:100]
+        core.convert(result, tile)
         await core.sync()
-        await core.memcpy(out, narrow)
+        await core.memcpy(out, result)
 
     run(kernel, x, out, device=device)
     np.testing.assert_array_equal(device.download(out), array.astype(target))

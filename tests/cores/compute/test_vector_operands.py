@@ -27,6 +27,8 @@ from mlusim.memory.view import View
             r"convert of <.*> to <.*>: they overlap; the result .*; it reads bytes 0\.\.32 of .* and writes 4\.\.36;",
         ),
         (lambda core, t: core.convert(t[:8].view("float64"), t[:4]), "convert of <.*> to <.*>: they overlap"),
+        (lambda core, t: core.convert(t[:4], t.view("float16")[3:7]), "convert of <.*> to <.*>: they overlap"),
+        (lambda core, t: core.from_int4(t.view("int8")[:8], t.view("uint8")[:4]), "from_int4 of <.*>: they overlap"),
         (
             lambda core, t: core.mirror(t, t),
             "mirror of <.*> to <.*>: they overlap; the result would depend on the order",
