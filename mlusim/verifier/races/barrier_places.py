@@ -30,6 +30,35 @@ class Place(NamedTuple):
     is_between_barriers: bool = False
 
 
+def barrier_of_one_side(pair: Pair, sync: str) -> list[str]:
+    """Return the remedy for an access before the barrier of its loop, which has fewer of them than the other's loop.
+
+    Only if the two tasks do different things: the tasks that have fewer lack a barrier before the access. What one of
+    them does before the loop lacks one of its own, if both pass the barrier in the loop.
+    """
+    log, order, (first, last), (before_loop, second) = pair.run.log, pair.run.order, pair.positions, pair.sites
+    if not _have_lines_of_their_own(order, first, last):
+        return []
+    behind = _barriers(order, int(order.task[last]))
+    behind = behind[behind > last][:1]
+    if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
+        return []
+    barrier = pair.run.line_at(int(behind[0]))
+    source = source_file(barrier.file)
+    loop = source.loop_around(barrier.line, second.line)[0] if barrier.file == second.file else 0
+    both_pass = order.line[behind[0]] in order.line[order.of_task(int(order.task[first]))]
+    if loop and both_pass and before_loop.file == barrier.file and before_loop.line < loop:
+        return []
+    if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
+        return []
+    inner = [sorted(source.loops_around(line))[-1:] for _, line, _ in pair.sources]
+    if len(_lines_of_barriers(pair.run, first, inner[0])) <= len(_lines_of_barriers(pair.run, last, inner[1])):
+        return []
+    who = "memory cores" if second.task == "memory core" else "cores"
+    before = location_of(barrier.file, source.line_passed_by_all(loop, second.line))
+    return [f"{second.call(f'{sync}()')} in the {who}, before {before}"]
+
+
 def wider_barrier(pair: Pair, sync: str, later: int) -> list[str]:
     """Return the remedy for a barrier that both tasks pass between two operations, each with tasks of its own only.
 
@@ -99,6 +128,12 @@ def on_both_paths(pair: Pair) -> str:
     return ", ".join(
         f"{place} in the {'memory ' if kind else ''}cores" for place, kind in zip(places, kinds, strict=True)
     )
+
+
+def _have_lines_of_their_own(order: Order, first: int, last: int) -> bool:
+    """Return whether neither of two tasks passes the line of the other's operation."""
+    one, other = (set(order.line[order.of_task(task)]) for task in order.task[[first, last]].tolist())
+    return order.line[last] not in one and order.line[first] not in other
 
 
 def _barriers(order: Order, task: int) -> Integers:

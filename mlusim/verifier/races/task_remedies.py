@@ -15,7 +15,7 @@ from mlusim.verifier.core_names import core_at
 from mlusim.verifier.findings import Remedy, Site, Way, in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
-from mlusim.verifier.races.barrier_places import Place, on_both_paths, wider_barrier
+from mlusim.verifier.races.barrier_places import Place, barrier_of_one_side, on_both_paths, wider_barrier
 from mlusim.verifier.races.iterations import (
     are_as_many,
     barrier_in,
@@ -99,7 +99,8 @@ class TaskRemedies:
             choices = [*special, *general]
         else:
             other_part = accesses_other_part(pair)
-            choices = [*special, *other_part, *wider, barrier, _OWN_BYTES, *general]
+            own = wider or barrier_of_one_side(pair, sync)
+            choices = [*special, *other_part, *own, barrier, _OWN_BYTES, *general]
         return sync, rule, choices
 
     def _of_update(self, pair: Pair, *, one_job: bool) -> tuple[str, str, list[str]]:
