@@ -176,7 +176,10 @@ def test_a_task_type_that_does_not_exist_has_no_default_grid():
     device = mlusim.Device()
     assert device.default_dim("BLOCK") == (32, 1, 1)
     assert device.default_dim("UNION4") == (16, 2, 1)
-    with pytest.raises(mlusim.LaunchError, match=r"^task type 'union1': choose one of BLOCK, UNION1, .*, UNION16$"):
+    with pytest.raises(
+        mlusim.LaunchError,
+        match=r"^task type 'union1': did you mean UNION1\? choose one of BLOCK, UNION1, .*, UNION16$",
+    ):
         device.default_dim("union1")
 
 

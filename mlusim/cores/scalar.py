@@ -153,7 +153,8 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1, *,
     Raises `OperandError` for numbers that are negative or not integers.
     """
     each = issuer.board.scalar_op_cycles if cycles is None else cycles
-    if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
+    numbers = all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in (each, count))
+    if not (numbers and min(each, count) >= 0):
         raise OperandError(
             f"scalar of {shown(count)} operations of {shown(each)} cycles: both must be integers of at least 0, "
             "such as core.board.scalar_add_cycles"

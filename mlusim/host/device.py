@@ -101,7 +101,6 @@ class Device(DeviceMemory):
         self._launches: list[Launch] = []
         self._stopped = ""
         self._error: BaseException | None = None
-        self._running = False
         # Detects values passed through Python objects; None unless requested.
         self._host_data: HostDataWatch | None = None
         if note_device(self):
@@ -150,11 +149,9 @@ class Device(DeviceMemory):
         Raises `LaunchError` if the board cannot run it, or the arguments do not match the kernel; `InputError` for a
         keyword of a launch that is also a parameter of the kernel, and for a device that is closed or stopped.
         """
-        if self._running:
-            self._refuse_threads()
-            raise LaunchError(
-                "launch inside a kernel: only the host launches kernels; call the other kernel with `await`"
-            )
+        self._check_idle(
+            LaunchError("launch inside a kernel: only the host launches kernels; call the other kernel with `await`")
+        )
         self.check_can_run()
         check_own_names(kernel, len(arguments), {"dim": dim, "kind": kind, "queue": queue}, Device.launch)
         clusters_of(kind, kernel_name(kernel))
@@ -192,10 +189,10 @@ class Device(DeviceMemory):
         Raises any exception of a kernel, `HangError` for a deadlock, and `AwaitError` for a coroutine that was never
         awaited. The device is unusable after an error.
         """
+        self._check_idle(
+            InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
+        )
         self.check_can_run()
-        if self._running:
-            self._refuse_threads()
-            raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
         if NOTED.get() is not None:
             # A kernel that runs itself on a new device would recurse without end.
             raise LaunchError(
@@ -248,11 +245,6 @@ class Device(DeviceMemory):
             check_time(self.board, environment.now)
         check_deadlock(task for job in self._jobs() for task in job.tasks)
 
-    def _refuse_threads(self) -> None:
-        """Raise if a thread uses the device while it runs in another thread."""
-        if NOTED.get() is None:
-            raise InputError("another thread is running this device: give each thread a device of its own")
-
     def buffers_at(self, time_ps: int) -> dict[int, Array]:
         """Run queued launches up to a time and return the contents of all on-chip buffers, by allocation.
 
@@ -292,8 +284,9 @@ class Device(DeviceMemory):
     def close(self) -> None:
         """Release the bytes of all memories, so that the next device can reuse them; the log stays.
 
-        The device can no longer run anything, and its tensors are freed.
+        The device can no longer run anything, and its tensors are freed. Raises `InputError` while it runs.
         """
+        self._check_idle(InputError("close inside a kernel: the host closes a device, after its runs"))
         self._chip.close()
         self._broken = CLOSED
 

@@ -10,7 +10,7 @@ from mlusim.arrays import Array
 from mlusim.cores.machine.chip import Chip
 from mlusim.cores.tasks.launch import Launch
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import AllocationError, InputError, shown
+from mlusim.errors import NOTED, AllocationError, InputError, MlusimError, shown
 from mlusim.host.argument_windows import is_passed
 from mlusim.inputs import as_array, as_shape, as_text, check_flags
 from mlusim.log import Log
@@ -30,6 +30,7 @@ class DeviceMemory:
         self._chip = chip
         # The error that stopped the device; empty while it can run.
         self._broken = ""
+        self._running = False
         # The launches that have not run.
         self._queued: list[Launch] = []
 
@@ -54,10 +55,24 @@ class DeviceMemory:
         return bool(self._queued) and not self._broken
 
     def check_can_run(self) -> None:
-        """Raise `InputError` if the device is closed, or an error has ended its run."""
+        """Raise `InputError` if the device is closed, an error has ended its run, or it is running."""
+        self._check_idle(
+            InputError(
+                "the host's use of a device inside a kernel: a kernel allocates in core.nram, core.sram, core.wram and "
+                "core.ldram, and gets tensors as its arguments"
+            )
+        )
         if self._broken:
             why = "is closed" if self._broken == CLOSED else f"stopped with an error ({self._broken})"
             raise InputError(f"this device {why}: make a new one")
+
+    def _check_idle(self, in_kernel: MlusimError) -> None:
+        """Raise for a use of the device while it runs: `in_kernel` in a kernel, `InputError` in another thread."""
+        if not self._running:
+            return
+        if NOTED.get() is None:
+            raise InputError("another thread is running this device: give each thread a device of its own")
+        raise in_kernel
 
     def upload(self, array: Array, name: str = "input", *, keep_data: bool = False, writable: bool = False) -> View:
         """Copy an array to GDRAM, as an input that no kernel may write.

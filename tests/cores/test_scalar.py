@@ -190,7 +190,7 @@ def test_scalar_charges_cycles(run: Any, cycles: int | None, count: int, total: 
     assert device.log.columns()["count"].tolist() == [count]
 
 
-@pytest.mark.parametrize(("cycles", "count"), [(-1, 1), (1, -1), (1.5, 1), (1, 2.0), ("add", 1), (None, -1)])
+@pytest.mark.parametrize(("cycles", "count"), [(-1, 1), (1, -1), (True, 1), (1.5, 1), (1, 2.0), ("add", 1), (None, -1)])
 def test_scalar_takes_counts(run: Any, cycles: Any, count: Any) -> None:
     async def kernel(core: Core) -> None:
         core.scalar(cycles, count=count)

@@ -70,6 +70,10 @@ def test_attributes_of_the_wrong_type_are_refused_by_name(name, value):
         (lambda core, x, tile: core.sramset(tile, "a"), "sramset with 'a': the value must be a number, not str"),
         (lambda core, x, tile: core.lock(1.5), "lock 1.5: the number of a lock must be an integer, 0 or more"),
         (lambda core, x, tile: core.memcpy(tile, x, np.arange(2), "GDRAM2NRAM"), "sizes and strides are integers"),
+        (
+            lambda core, x, tile: core.memcpy(tile, x, True, "GDRAM2NRAM"),
+            "memcpy with True: sizes and strides are integers",
+        ),
         (lambda core, x, tile: core.fill(tile, "a"), "value is a real number, not 'a'"),
         (lambda core, x, tile: core.sumpool(tile, tile, 1.5, 2), "kernel_height is an integer, not 1.5"),
         (lambda core, x, tile: core.nram.alloc(64), "alloc(shape, dtype, name='', *, cluster=None): missing 'dtype'"),

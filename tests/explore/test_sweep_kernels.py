@@ -128,7 +128,9 @@ def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
         InputError, match=r"^dim: add_twice launches its kernels itself: make it a setting of add_twice$"
     ):
         here(f"{kernels}:add_twice", shape=4, dim=4)
-    with pytest.raises(InputError, match=r"^add: task type 'union1': choose one of BLOCK, UNION1, UNION2"):
+    with pytest.raises(
+        InputError, match=r"^add: task type 'union1': did you mean UNION1\? choose one of BLOCK, UNION1, UNION2"
+    ):
         here(f"{kernels}:add", shape=4, kind=["BLOCK", "union1"])
     with pytest.raises(InputError, match=r"^add: dim \(0, 1, 1\): each axis of a grid must be 1 to 65535"):
         here(f"{kernels}:add", shape=4, dim=0)

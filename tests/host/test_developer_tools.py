@@ -36,13 +36,13 @@ def test_a_debugger_started_after_an_error_stops_in_the_kernel() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("use", ["launch", "synchronize"])
+@pytest.mark.parametrize("use", ["launch", "synchronize", "alloc", "close"])
 def test_a_device_that_runs_in_another_thread_says_so(use: str) -> None:
     errors = []
 
     def other_thread() -> None:
         try:
-            device.launch(kernel) if use == "launch" else device.synchronize()
+            getattr(device, use)(*{"launch": (kernel,), "alloc": (1, "int8")}.get(use, ()))
         except mlusim.MlusimError as error:
             errors.append(str(error))
 

@@ -161,6 +161,26 @@ async def awaited_twice(core: Core) -> None:
     await waits  # named
 
 
+async def left_wait(core: Core) -> None:
+    tile, other = core.nram.alloc(64, "int8"), core.nram.alloc(64, "int8")
+    next(iter(core.memcpy(tile, other).__await__()))  # named
+    core.fill(tile, 1)
+
+
+async def left_wait_at_the_end(core: Core) -> None:
+    tile, other = core.nram.alloc(64, "int8"), core.nram.alloc(64, "int8")
+    next(iter(core.memcpy(tile, other).__await__()))  # named
+
+
+async def driven_by_asyncio(core: Core) -> None:
+    tile, other = core.nram.alloc(64, "int8"), core.nram.alloc(64, "int8")
+
+    async def copies() -> None:
+        await core.memcpy(tile, other)  # named
+
+    asyncio.run(copies())
+
+
 async def asyncio_sleep_0(core: Core) -> None:
     await core.sync()
     await asyncio.sleep(0)  # named
@@ -306,6 +326,9 @@ async def endless_and_deaf(core: Core) -> None:
 
 LIMIT = r"1 000 operations issued without an end: an endless loop\? If the kernel needs more, raise max_operations"
 UNAWAITED = r"`core\.{0}\(\.\.\.\)` was not awaited, so the task did not wait for it: write `await core\.{0}\(\.\.\.\)`"
+LEFT = (
+    r"`await core\.memcpy\(\.\.\.\)` was left before it was over, because only the simulator resumes a kernel: await "
+)
 CASES: list[tuple[Any, type[MlusimError], str]] = [
     (forgotten_memcpy, AwaitError, UNAWAITED.format("memcpy")),
     (forgotten_sync, AwaitError, UNAWAITED.format("sync")),
@@ -315,6 +338,9 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (caught_and_went_on, AwaitError, UNAWAITED.format("sync")),
     (caught_and_returned, AwaitError, UNAWAITED.format("sync")),
     (awaited_twice, AwaitError, "awaited twice: await the result of a core method once, where it is called"),
+    (left_wait, AwaitError, LEFT),
+    (left_wait_at_the_end, AwaitError, LEFT),
+    (driven_by_asyncio, AwaitError, LEFT),
     (
         asyncio_sleep_0,
         AwaitError,

@@ -45,7 +45,7 @@ def byte_form(issuer: Issuer, size: Any, direction: Direction | str | None, stri
     if type(direction) is not Direction:
         direction = direction_of(direction)
     for number in (size, *strides):
-        if type(number) is not int and not isinstance(number, int | np.integer):
+        if type(number) is not int and (not isinstance(number, int | np.integer) or isinstance(number, bool)):
             raise CopyError(f"memcpy with {shown(number)}: sizes and strides are integers, in bytes")
     key = (direction, size, strides)
     form: ByteForm | None = issuer.copy_geometries.get(key)

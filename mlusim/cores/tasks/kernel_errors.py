@@ -79,7 +79,9 @@ def reported(task: Task, error: BaseException) -> BaseException:
         report: KernelError = AwaitError(_not_awaitable(error))
     elif isinstance(error, AttributeError) and isinstance(error.obj, ConversionMethods):
         report = UnknownNameError(_unknown_instruction(error.obj, str(error.name)))
-    elif isinstance(error, TypeError | AttributeError | MlusimError) and not awaited_all:
+    elif not awaited_all and (
+        isinstance(error, TypeError | AttributeError | MlusimError) or task.unawaited == task.awaited
+    ):
         # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
         report = forgotten_await(task)
     elif isinstance(error, TypeError) and (call := _WRONG_CALL.fullmatch(str(error))):
@@ -121,9 +123,14 @@ def forgotten_await(task: Task) -> AwaitError:
     values = log.records.values(task.unawaited)
     file, line, _ = log.lines[values["line"]]
     name = log.ops[values["op"]]
-    error = AwaitError(
-        f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`"
-    )
+    text = f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`"
+    if task.unawaited == task.awaited:
+        text = (
+            f"`await core.{name}(...)` was left before it was over, because only the simulator resumes a kernel: await "
+            "coroutines instead of driving them by `send` or asyncio, and leave an async generator at its end, or "
+            "within `async with contextlib.aclosing(generator)`"
+        )
+    error = AwaitError(text)
     error.locate(location(task, (file, line), values["issue_ps"]), (file, line))
     return error
 

@@ -130,11 +130,15 @@ def check_grid(dim: tuple[Any, ...], name: str) -> None:
 
 def clusters_of(kind: object, name: str = "") -> int:
     """Return n of the task type UNIONn, or 0 for BLOCK. Raises `LaunchError` for another; `name` is the kernel's."""
-    union = (UNIONS | {"BLOCK": 0}).get(kind) if isinstance(kind, str) else None
-    if union is None:
+    kinds = {"BLOCK": 0} | UNIONS
+    word = kind if isinstance(kind, str) else ""
+    if word not in kinds:
         where = f"{name}: " if name else ""
-        raise LaunchError(f"{where}task type {shown(kind)}: choose one of BLOCK, {', '.join(UNIONS)}")
-    return union
+        # As CNRT spells it, or in lower case.
+        meant = word.upper().replace("_", "").removeprefix("CNRTFUNCTYPE")
+        near = f"did you mean {meant}? " if meant in kinds else ""
+        raise LaunchError(f"{where}task type {shown(kind)}: {near}choose one of {', '.join(kinds)}")
+    return kinds[word]
 
 
 def _check_kernel(kernel: Kernel, name: str) -> None:
@@ -170,7 +174,8 @@ def _check_union(board: Board, name: str, dim: tuple[int, int, int], union: int)
     cores = board.cores_per_cluster
     width = union * cores
     if dim[0] % width:
+        near = min(round_up(dim[0], width), MAX_GRID // width * width)
         raise LaunchError(
             f"{name}: dim.x = {dim[0]} for UNION{union}: it must be a multiple of {width} ({plural(cores, 'core')} x "
-            f"{plural(union, 'cluster')}); try {round_up(dim[0], width)}"
+            f"{plural(union, 'cluster')}); try {near}"
         )

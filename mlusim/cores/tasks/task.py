@@ -55,7 +55,8 @@ class Task:
         waited_for: the record that ended its last wait for pipes.
         scratches: the memories that it has allocated from.
         refused: the error that ends it, once it has been raised in the kernel.
-        unawaited: the record of a blocking operation that the kernel has called and not yet awaited, or NONE.
+        unawaited: the record of a blocking operation that the kernel has called, until its wait is over; else NONE.
+        awaited: the record of the latest operation for which the kernel suspended.
     """
 
     def __init__(self, chip: Chip, job: Job, unit: Unit, task_id: tuple[int, int, int]) -> None:
@@ -83,6 +84,7 @@ class Task:
         self._sync_record = NONE
         self._then: Callable[[], None] | None = None
         self.unawaited = NONE
+        self.awaited = NONE
 
     @property
     def linear_id(self) -> int:
@@ -140,6 +142,7 @@ class Task:
         coroutine = self._coroutine
         assert coroutine is not None
         self.chip.running = self
+        self.unawaited = NONE
         try:
             waits = coroutine.send(None)
         except StopIteration as end:

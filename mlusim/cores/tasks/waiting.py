@@ -26,7 +26,7 @@ class Waiting:
     """The awaitable returned by a waiting method of `Core`. It must be awaited at once.
 
     Args:
-        task: the task that waits; its `unawaited` record is cleared by the `await`.
+        task: the task that waits; its `unawaited` record is cleared by the `await`, or once the wait is over.
         suspends: whether the task has to suspend; false if the operation is already complete.
 
     Attributes:
@@ -51,7 +51,11 @@ class Waiting:
             raise AwaitError("awaited twice: await the result of a core method once, where it is called")
         if task.chip.running is not task:
             raise AwaitError(f"this awaits an operation of {task.name}: a kernel uses only its own core")
-        task.unawaited = NONE
+        if self._yields:
+            # `Task.resume` clears `unawaited`: until then the kernel must not go on.
+            task.awaited = task.unawaited
+        else:
+            task.unawaited = NONE
         if self.finish is None:
             # An iterator over a tuple costs a third of a generator.
             return iter(self._yields)  # type: ignore[return-value]  # an iterator is enough

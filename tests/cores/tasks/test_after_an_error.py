@@ -173,16 +173,22 @@ def test_a_kernel_may_catch_simulator_errors() -> None:
     assert [device.log.ops[op] for op in device.log.columns()["op"]] == ["memcpy", "memcpy"]
 
 
-def test_synchronize_inside_a_kernel() -> None:
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (Device.synchronize, "synchronize inside a kernel: it is the host's; within a kernel use the syncs"),
+        (Device.close, "close inside a kernel: the host closes a device, after its runs$"),
+        (lambda device: device.alloc(1, "int8"), "the host's use of a device inside a kernel: a kernel allocates in"),
+    ],
+)
+def test_a_kernel_does_not_do_what_the_host_does(use: Callable[[Device], Any], message: str) -> None:
     device = Device()
 
     async def kernel(core: Core) -> None:
-        device.synchronize()
+        use(device)
 
     device.launch(kernel, dim=1, kind="BLOCK")
-    with pytest.raises(
-        InputError, match=r": synchronize inside a kernel: it is the host's; within a kernel use the syncs"
-    ):
+    with pytest.raises(InputError, match=f": {message}"):
         device.synchronize()
 
 

@@ -100,10 +100,17 @@ def refused(message: str, kernel: Any, *arguments: Any, device: Any = "mlu370-x4
     target.synchronize()  # the device is as good as before
 
 
-@pytest.mark.parametrize("kind", ["UNION3", "UNION0", "UNION32", "UNION", "UNIONx", "union1", "BLOCKS", ""])
-def test_task_types(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "near"),
+    [
+        *((kind, "") for kind in ("UNION3", "UNION0", "UNION32", "UNION", "UNIONx", "BLOCKS", "")),
+        *((kind, "UNION16") for kind in ("union16", "Union_16", "cnrtFuncTypeUnion16", "CNRT_FUNC_TYPE_UNION16")),
+    ],
+)
+def test_task_types(kind: str, near: str) -> None:
+    meant = rf"did you mean {near}\? " if near else ""
     refused(
-        rf"nothing: task type '{kind}': choose one of BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16$",
+        rf"nothing: task type '{kind}': {meant}choose one of BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16$",
         nothing,
         dim=(16, 1, 1),
         kind=kind,
@@ -130,7 +137,8 @@ def test_the_boards_limit_of_union(board: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "x", "width", "near"), [("UNION1", 6, 4, 8), ("UNION2", 12, 8, 16), ("UNION4", 4, 16, 16)]
+    ("kind", "x", "width", "near"),
+    [("UNION1", 6, 4, 8), ("UNION2", 12, 8, 16), ("UNION4", 4, 16, 16), ("UNION4", 65535, 16, 65520)],
 )
 def test_dim_x_is_a_multiple_of_4_n(kind: str, x: int, width: int, near: int) -> None:
     refused(
