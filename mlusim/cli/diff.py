@@ -48,7 +48,8 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 
     check_directory("--report", report, ("diff.html",))
     difference = compare(run_of(before), run_of(after))
-    tries = what_to_try(difference.after, progress=not quiet)
+    is_shown = as_json or not quiet or report is not None
+    tries = what_to_try(difference.after, progress=not quiet) if is_shown else []
     written = []
     if report is not None:
         from mlusim.analysis.page.difference import write_difference

@@ -33,13 +33,18 @@ def without_local_folders(value: Any) -> Any:
 
 
 def with_file_names(value: Any) -> Any:
-    """Return JSON types in which every `file` is only the name of a file, wherever that is."""
+    """Return JSON types in which every `file` is relative to the working directory; one elsewhere is only its name."""
     if isinstance(value, dict):
         return {
-            key: PurePath(item).name if key == "file" and isinstance(item, str) else with_file_names(item)
+            key: _relative(item) if key == "file" and isinstance(item, str) else with_file_names(item)
             for key, item in value.items()
         }
     return [with_file_names(item) for item in value] if isinstance(value, list) else value
+
+
+def _relative(file: str) -> str:
+    path = PurePath(file)
+    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
 
 
 def _without_folders(value: Any, folders: Sequence[str]) -> Any:

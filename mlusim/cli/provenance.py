@@ -75,6 +75,6 @@ def print_findings(report: Report) -> None:
 
 
 def verification_json(report: Report) -> dict[str, Any]:
-    """Return a report of the checker as JSON, with files by their names: nothing of this machine."""
+    """Return a report of the checker as JSON, with nothing of this machine: see `with_file_names`."""
     content: dict[str, Any] = with_file_names(report.to_json())
     return content

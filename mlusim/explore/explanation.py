@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from typing import Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.lower_bound import LOSSES
 from mlusim.explore.diff import shares, source_text
-from mlusim.explore.suggestions import Suggestion, what_to_try
+from mlusim.explore.suggestions import Suggestion
+from mlusim.explore.suggestions import what_to_try as suggestions_of
 from mlusim.files import source_name
 from mlusim.results.result import Result
 from mlusim.results.saved import as_result
@@ -44,14 +46,19 @@ class Explanation:
         above_ps: its time minus its lower bound.
         losses_ps: that time by loss, per core on average; their sum is exactly `above_ps`.
         lines: by source line, the longest first.
-        what_to_try: the changes with the largest predicted savings.
+        progress: whether `what_to_try` shows progress bars.
     """
 
     result: Result
     above_ps: int
     losses_ps: Mapping[str, int]
     lines: Sequence[LineShare]
-    what_to_try: Sequence[Suggestion]
+    progress: bool = False
+
+    @cached_property
+    def what_to_try(self) -> Sequence[Suggestion]:
+        """The changes with the largest predicted savings; retimes the run when it is first read."""
+        return suggestions_of(self.result, progress=self.progress)
 
     def __repr__(self) -> str:
         above = f"{format_us(self.above_ps)} above the lower bound"
@@ -103,5 +110,5 @@ def explain(run: Result | str | PathLike[str], *, progress: bool = False) -> Exp
         above_ps=above_ps,
         losses_ps=shares(result.lower_bound.losses_ps, cores, above_ps),
         lines=sorted(lines, key=lambda line: -line.time_ps),
-        what_to_try=what_to_try(result, progress=progress),
+        progress=progress,
     )

@@ -42,6 +42,8 @@ class _Remedy(NamedTuple):
     parameters: Mapping[str, Any]
 
 
+# The model cannot tell times apart that differ by less, as a fraction of the run's time.
+_LEAST_SAVING = 0.01
 # Causes that are no work of a core itself.
 _WAITING = {"bandwidth_wait", "sync", "launch", "idle"}
 _SEGMENTS = {"dma_segment_ps": 0, "dma_element_ps": 0}
@@ -94,12 +96,14 @@ def what_to_try(result: Result, count: int = 3, *, progress: bool = False) -> li
     """For the largest losses, return the change that would help, and the time without this loss.
 
     The time is that of the same instructions, retimed on a board without the loss. Losses that no parameter of the
-    board removes, imbalance and excess bytes, are subtracted. Returns only changes that save time, the largest saving
-    first. With `progress`, each retiming that takes longer than a second or two shows a progress bar.
+    board removes, imbalance and excess bytes, are subtracted. Returns only changes that save at least 1 % of the time,
+    the largest saving first; a smaller loss is not retimed, which takes about as long as the run itself. With
+    `progress`, each retiming that takes longer than a second or two shows a progress bar.
     """
-    suggestions = [item for item in (_evenly(result), _each_byte_once(result)) if item.time_ps < result.time_ps]
-    for loss, total in sorted(result.lower_bound.losses_ps.items(), key=lambda item: -item[1]):
-        if not total or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
+    suggestions = [_evenly(result), _each_byte_once(result)]
+    for loss, total in result.lower_bound.losses_ps.items():
+        is_small = total < _LEAST_SAVING * result.metrics.core_time_ps
+        if not total or is_small or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
             continue
         remedy = _REMEDIES[loss]
         values = {
@@ -111,9 +115,10 @@ def what_to_try(result: Result, count: int = 3, *, progress: bool = False) -> li
             retimed = retime(result, keep_split=True, barriers=loss != "sync", progress=progress, **changes)
         except MlusimError:
             continue
-        if retimed.time_ps < result.time_ps:
-            suggestions.append(Suggestion(loss, remedy.change, remedy.assumption, retimed.time_ps))
-    return sorted(suggestions, key=lambda suggestion: suggestion.time_ps)[:count]
+        suggestions.append(Suggestion(loss, remedy.change, remedy.assumption, retimed.time_ps))
+    highest_ps = (1 - _LEAST_SAVING) * result.time_ps
+    worthwhile = (suggestion for suggestion in suggestions if suggestion.time_ps <= highest_ps)
+    return sorted(worthwhile, key=lambda suggestion: suggestion.time_ps)[:count]
 
 
 def _evenly(result: Result) -> Suggestion:

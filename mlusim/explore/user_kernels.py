@@ -107,6 +107,11 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
     Raises `InputError` for a file that cannot be loaded, a function that is not in it, and one that cannot be called as
     a kernel (`async def`, first parameter the core) or as a launching function (parameters device, shape, dtype).
     """
+    given: Any = kernel
+    if inspect.iscoroutine(given):  # possible without a type checker
+        given.close()
+        name = given.__name__
+        raise InputError(f"the kernel is a coroutine object instead of a function: pass `{name}` itself, uncalled")
     if isinstance(kernel, str) and is_kernel_file(kernel):
         function = kernel_of_file(kernel)
         name, source = function.__name__, {"file": kernel.partition(f"{SUFFIX}:")[0].removesuffix(SUFFIX) + SUFFIX}

@@ -14,6 +14,7 @@ _COMPUTE = (
     "compute with instructions, such as core.add(dst, a, b); `await core.load(view)` returns the value of one element"
 )
 _LOAD = "`await core.load(view)` returns the value of one element"
+_COUNT = f"{_LOAD}; a number that the host knows is an argument itself: 100, or --arg NAME=100"
 _COPY = "core.memcpy(buffer, view) copies its bytes, and core.peek(view) returns its values for inspection"
 _LOOK = "core.peek(view) returns its values for inspection, and `await core.load_array(view)` loads them to registers"
 _WRITE = "memcpy, core.fill and core.store(view, number) write to it"
@@ -72,7 +73,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("__round__", "__trunc__", "__floor__", "__ceil__"), _refused(_LOAD)),
     # A deep copy would have bytes of its own, on no device.
     **dict.fromkeys(("__deepcopy__", "__reduce_ex__"), _refused(_COPY, "memory of a device, which Python cannot copy")),
-    **dict.fromkeys(("__bool__", "__float__", "__int__", "__index__", "__complex__"), _refused(_LOAD)),
+    **dict.fromkeys(("__bool__", "__float__", "__complex__"), _refused(_LOAD)),
+    **dict.fromkeys(("__int__", "__index__"), _refused(_COUNT)),
     **dict.fromkeys(("__setitem__", "__delitem__"), _refused(_WRITE)),
     "__format__": _format,
     "__array__": _refused(_LOOK),

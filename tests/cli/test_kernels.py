@@ -151,13 +151,16 @@ def test_verify_finds_races_and_wrong_results(home):
 
 
 def test_run_with_a_check_that_fails_prints_the_findings_as_verify_does(home):
-    run = json.loads(mlusim("run", "k.py:racy", "--shape", "1000", "--check", "--json", code=1))
-    verified = json.loads(mlusim("verify", "k.py:racy", "--shape", "1000", "--json", code=1))
+    (home / "src").mkdir()
+    (home / "k.py").rename("src/k.py")
+    run = json.loads(mlusim("run", "src/k.py:racy", "--shape", "1000", "--check", "--json", code=1))
+    verified = json.loads(mlusim("verify", "src/k.py:racy", "--shape", "1000", "--json", code=1))
     assert run["provenance"].pop("command").startswith("mlusim run ")
     assert verified["provenance"].pop("command").startswith("mlusim verify ")
     assert run == verified
     assert run["format"] == "mlusim-verification/1"
     assert not run["ok"]
+    assert {site["file"] for finding in run["findings"] for site in finding["sites"]} == {"src/k.py"}
 
 
 def test_verify_takes_an_operator(home):
@@ -362,12 +365,8 @@ def test_a_launch_too_large_for_the_board_is_a_failed_sweep_point(home):
 
 def test_a_board_given_as_an_argument_suggests_device_option(home):
     mlusim("run", "k.py:add", "--shape", "5000", "--save-run", "r.zip", "-q")
-    for words in (
-        ("retime", "r.zip"),
-        ("run", "k.py:add", "--shape", "5000"),
-        ("run", "flip", "--shape", "4", "--axis", "0"),
-    ):
-        text = mlusim(*words, "mlu590-h8", code=2)
+    for words in ("retime r.zip", "run k.py:add --shape 5000", "run flip --shape 4 --axis 0"):
+        text = mlusim(*words.split(), "mlu590-h8", code=2)
         assert "unexpected extra argument (mlu590-h8); a board is named by an option: --device mlu590-h8; see" in text
     assert "--device" not in mlusim("retime", "r.zip", "again.zip", code=2)
 
@@ -391,10 +390,7 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
 )
 def test_an_option_of_another_command_suggests_what_to_write(home, words, told):
     assert told in mlusim(*words, code=2)
-
-
-def test_a_misspelt_option_has_no_other_remedy(home):
-    assert mlusim("explain", "r.zip", "--ful", code=2).count(";") == 1
+    assert mlusim("explain", "r.zip", "--ful", code=2).count(";") == 1, "a misspelt option has no other remedy"
 
 
 def test_compare_names_the_variant_that_fails(home):

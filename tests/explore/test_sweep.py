@@ -9,22 +9,15 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError
 from mlusim.explore import read_sweep
 from mlusim.explore.axes import changed_board
 from mlusim.explore.point_figures import FIGURES, PLAN_FIGURES
-from mlusim.host.random_tensors import RandomTensors
-from mlusim.ops.commands import COMMANDS
-from sweeping_here import SHAPE, X4, here
+from sweeping_here import SHAPE, X4, here, inputs
 
 
-def inputs(operator, shape, dtype="float32", *, seed=0, **options):
-    """The random inputs that `mlusim run OPERATOR --shape` takes."""
-    command = COMMANDS[operator]
-    # Example inputs depend on no attribute that has to be given.
-    given = {item.name: "int8" for item in command.attributes if item.required and item.kind == "dtype"}
-    return command.example(RandomTensors(seed), shape, dtype_of(dtype), command.options(given | options))
+async def kernel(core):
+    """Never runs."""
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -82,47 +75,6 @@ def test_an_nram_limit_matches_the_operators_argument():
     assert "limited to 400 B" in run.plan.explain()
     assert run.metrics.peak_nram_bytes <= 400
     run.plan.check()
-
-
-@pytest.mark.parametrize("limit", [0, -1, 10**9, 3.5, True])
-def test_an_invalid_limit_is_an_error(limit):
-    with pytest.raises(InputError, match=r"^nram_limit_bytes="):
-        mlusim.ops.reverse(np.zeros(4), 0, nram_limit_bytes=limit)
-
-
-@pytest.mark.parametrize(
-    ("operator", "shape", "options"),
-    [
-        ("tin_shift", (2, 4, 8, 400), {}),
-        ("reverse", (256, 400), {"axis": (0, 1)}),
-        ("reverse_sequence", (8, 256, 200), {"seq_axis": 1, "batch_axis": 0}),
-        ("gather", (64, 200), {"axis": 1}),
-        ("scatter", (64, 200), {"axis": 0}),
-        ("cast", (20_000,), {"dtype": "float16"}),
-    ],
-)
-def test_every_operator_is_right_within_an_nram_limit(operator, shape, options):
-    """The fixture of all tests also verifies the run, and compares it with its plan."""
-    call = getattr(mlusim.ops, "tin_shift_forward" if operator == "tin_shift" else operator)
-    arrays = inputs(operator, shape, **options)
-    whole, limited = (call(*arrays, **options, nram_limit_bytes=limit) for limit in (None, 4096))
-    assert limited.output.tobytes() == whole.output.tobytes()
-    # A limit may choose another cut, with fewer but smaller boxes in NRAM at once: it binds, and it holds.
-    assert limited.metrics.peak_nram_bytes <= 4096 < whole.metrics.peak_nram_bytes
-    assert limited.plan.nram_bytes <= 4096
-    assert limited.report is not None
-
-
-def test_a_limit_applies_to_every_operator_of_a_net():
-    from mlusim.cinn import Float, NetBuilder
-
-    builder = NetBuilder("net")
-    x = builder.create_input(Float(32), (64, 256), "x")
-    builder.cast(builder.flip(x, [0, 1]), "float16")
-    array = np.random.default_rng(0).standard_normal((64, 256), np.float32)
-    ran = builder.build().execute({"x": array}, nram_limit_bytes=1024)
-    assert [step.result.plan.nram_limit_bytes for step in ran.steps] == [1024, 1024]
-    assert all(step.result.metrics.peak_nram_bytes <= 1024 for step in ran.steps)
 
 
 def test_every_combination_in_order():
@@ -272,6 +224,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         ({"client": 3}, r"workers and client: points run on this machine or on the cluster; drop one of them"),
         ({"operation": mlusim.ops.tin_shift_backward}, r"tin_shift_backward is an option of tin_shift: .*"),
         ({"operation": 3}, r"3 is neither the name of an operator nor a function"),
+        ({"operation": kernel(1)}, r"the kernel is a coroutine object instead of a function: pass `kernel` itself, .*"),
         (
             {"shape": [(n,) for n in range(1200)], "nram_limit_bytes": list(range(1, 1000))},
             r"1198800 points \(1200 of .*",

@@ -33,7 +33,7 @@ LOOK, WRITE = r"core\.peek\(view\) returns its values for inspection", r"core\.s
         (lambda x: np.ones(4) + x, LOOK),
         (np.sum, LOOK),
         (np.asarray, LOOK),
-        (lambda x: [1, 2][x[0]], LOAD),
+        (lambda x: [1, 2][x[0]], LOAD + ".*--arg NAME=100"),
         (lambda x: x[0] == 0, LOAD),
         (lambda x: x[0] != np.float32(1), LOAD),
         (lambda x: x[0] < 3, LOAD),
