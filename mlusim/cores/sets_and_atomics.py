@@ -71,7 +71,8 @@ def set_memory(
 ) -> Waiting | None:
     """Write a number to every element of a view with contiguous rows, by an instruction such as `gdramset`.
 
-    Raises `CopyError` for a memory out of reach, `AllocationError` for memory that was freed or is an input.
+    Raises `CopyError` for a memory out of reach, `AllocationError` for memory that was freed or is an input,
+    `OperandError` for rows with gaps.
     """
     check_view(name, dst)
     element = number(name, value, dst.dtype)
@@ -189,12 +190,17 @@ def _check_atomic(
         if view.allocation.memory is not issuer.unit.nram:
             what = "stores the old value in" if view is old else "takes its operand from"
             raise OperandError(f"{name} with {view!r}: an atomic {what} this core's NRAM; pass a buffer there")
-        if view.size and view.shape[-1:] != (1,) and view.strides[-1:] not in ((), (view.itemsize,)):
-            raise OperandError(f"{name} with {view!r}: the elements of a row must be contiguous; memcpy it to a buffer")
+        _check_row(name, view, "memcpy it to a buffer")
         if view.dtype != target.dtype or view.size != target.size:
             raise OperandError(
                 f"{name} of {target!r} with {view!r}: both must have the same number of elements and the same type"
             )
+
+
+def _check_row(name: str, view: View, remedy: str) -> None:
+    """Raise `OperandError` for a view whose last axis has gaps, repeats an element, or runs backwards."""
+    if view.size and view.shape[-1:] != (1,) and view.strides[-1:] not in ((), (view.itemsize,)):
+        raise OperandError(f"{name} with {view!r}: the elements of a row must be contiguous; {remedy}")
 
 
 def _transfer(
@@ -210,6 +216,7 @@ def _transfer(
 ) -> Waiting | None:
     """Issue a transfer to `dst` whose source is the core itself."""
     issuer.check_reach(dst.allocation.memory)
+    _check_row(name, dst, "call it for each contiguous part")
     for view in sources:
         check_usable(view.allocation, write=False)
     for view in (dst,) if old is None else (dst, old):

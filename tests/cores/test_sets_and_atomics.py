@@ -196,6 +196,16 @@ def test_sets_of_every_memory() -> None:
             "atomic_reduce_add with .*: the elements of a row must be contiguous; memcpy it",
         ),
         (
+            lambda core, x, t: core.atomic_reduce_add(x[:1].broadcast_to(8), t),
+            OperandError,
+            "atomic_reduce_add with .*: the elements of a row must be contiguous; call it for each",
+        ),
+        (
+            lambda core, x, t: core.gdramset(x[::-1], 1),
+            OperandError,
+            "gdramset with .*: the elements of a row must be contiguous; call it for each",
+        ),
+        (
             lambda core, x, t: core.atomic_reduce_cas(x, t[:3], 1),
             OperandError,
             "atomic_reduce_cas of .*: both must have the same number of elements",
