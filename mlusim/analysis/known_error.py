@@ -76,7 +76,7 @@ class ErrorEstimate:
         errors = f"{low} %" if low == high else f"{low} to {high} %"
         bounds = f"{self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
         band = f"{100 * COVERAGE:.0f} % band {bounds}"
-        beyond = f"; not measured: {self.why}" if self.why else ""
+        beyond = f"; beyond these: {self.why}" if self.why else ""
         count = len(self.nearest)
         measurements = f"{plural(count, 'measurement')} of the kind {self.kind!r}"
         return f"{band}; {measurements}, off by {errors} when left out of the fit{beyond}"
@@ -132,7 +132,7 @@ def _neighbours(kind: str, board: Board, size: int, cores: int) -> tuple[str, st
     of_kind = [row for row in rows() if row.kind == kind]
     in_family = [row for row in of_kind if row.family == board.family]
     if not in_family:
-        return BEYOND, f"the kind {kind!r} on the family {board.family}", of_kind
+        return BEYOND, f"the family {board.family}", of_kind
     sizes = [row.nbytes for row in in_family]
     if not min(sizes) / _NEAR_FACTOR <= size <= max(sizes) * _NEAR_FACTOR:
         span = " to ".join(map(short_bytes, sorted({min(sizes), max(sizes)})))

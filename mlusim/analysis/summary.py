@@ -84,9 +84,9 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
             Row(
                 "compute_efficiency",
                 "unknown",
-                "the kernel declares no operations: theory_ops, --theory-ops",
+                "pass the operations that the computation requires: theory_ops, --theory-ops",
             ),
-            Row("bottleneck", "unknown", "without the compute efficiency"),
+            Row("bottleneck", "unknown", "it is the larger of the two efficiencies, of which one is unknown"),
         ]
     compute = (
         f"of {metrics.peak_ops_per_s / GIGA:g} Gop/s, the peak of the {metrics.peak_pipe} pipes"

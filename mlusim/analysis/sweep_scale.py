@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.quantities import text_of
+from mlusim.units import ceil_div
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ class Scale:
         axes.set_xlim(*self.limits)
         values = self._values
         if self.log and len(values) > _MANY:
-            values = values[:: -(-len(values) // _MANY)]
+            values = values[:: ceil_div(len(values), _MANY)]
         if len(values) <= _MANY or not self.numeric:
             axes.set_xticks(
                 [self._positions[value] for value in values],

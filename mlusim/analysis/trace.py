@@ -19,7 +19,7 @@ from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.provenance import MODEL
 from mlusim.files import source_name
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
-from mlusim.units import PS_PER_US
+from mlusim.units import PS_PER_NS, PS_PER_US
 
 # Process and thread ids start above 0, which Perfetto reserves for the idle process of Linux.
 _BOARD_PROCESS = 1
@@ -186,9 +186,9 @@ def _operations(records: LogColumns) -> Iterator[str]:
         name = names[op]
         if direction >= 0:
             name = directions[direction]
-            about += f',"start_up_ns":{latency / 1000:g}'
+            about += f',"start_up_ns":{latency / PS_PER_NS:g}'
             if moving_alone:
-                about += f',"alone_ns":{moving_alone / 1000:g}'
+                about += f',"alone_ns":{moving_alone / PS_PER_NS:g}'
         yield _slice(name, (process, thread + _PIPE_THREADS[pipe]), start, end, about)
 
 

@@ -91,7 +91,7 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
         rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
     if rows:
         console.print_text("")
-        console.print_columns(("us", "line A > B", "source"), rows, right=(0,), cut=not full)
+        console.print_columns(("us", "line A -> B", "source"), rows, right=(0,), cut=not full)
     figures = [metric for metric in difference.metrics if full or metric.before != metric.after]
     cells = [(metric.name, *figure_cells(metric)) for metric in (figures if full else figures[:_SHOWN])]
     if cells:

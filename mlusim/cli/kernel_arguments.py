@@ -27,7 +27,7 @@ from mlusim.errors import InputError, it_has
 if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall
 
-METAVAR = "FILE.py:KERNEL"
+METAVAR = "FILE:KERNEL"
 
 
 shape_option = click.option(

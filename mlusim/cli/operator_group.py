@@ -61,7 +61,7 @@ class OperatorGroup(click.Group):
             help=help,
             callback=help_if_alone,
             invoke_without_command=True,
-            subcommand_metavar="OPERATOR|FILE.py:KERNEL [OPTIONS]",
+            subcommand_metavar=f"OPERATOR|{METAVAR} [OPTIONS]",
         )
         self._make = make
         self._make_kernel = make_kernel
@@ -100,7 +100,9 @@ class OperatorGroup(click.Group):
                     ctx,
                 )
             known = choose_one(args[0], SUMMARIES)
-            raise click.UsageError(f"no operator {args[0]!r}; {known}; a kernel of your own is FILE.py:KERNEL", ctx)
+            raise click.UsageError(
+                f"no operator {args[0]!r}; {known}; a kernel of your own is FILE.py:KERNEL or FILE.mlu:ENTRY", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -110,7 +112,7 @@ class OperatorGroup(click.Group):
         command = self._make_kernel(METAVAR)
         options = (parameter for parameter in command.get_params(ctx) if isinstance(parameter, click.Option))
         rows = [record for option in options if (record := option.get_help_record(ctx)) is not None]
-        with formatter.section(f"Options of {METAVAR}, a kernel of your own"):
+        with formatter.section(f"Options of {METAVAR}, a kernel of your own in a .py or .mlu file"):
             formatter.write_dl(rows)
 
 

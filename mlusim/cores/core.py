@@ -331,7 +331,20 @@ class Core(InstructionMethods):
         bins: int,
         known: Addresses | None = None,
     ) -> Awaitable[Integers]:
-        """Sort rows and their values into bins of `size` rows each; returns the index where each bin begins."""
+        """Sort rows and their values into bins of `size` rows each, by `__bang_collect`.
+
+        Args:
+            rows_out, values_out: in NRAM, of n elements: the rows, each less the first one of its bin; their values.
+            rows: n integers in NRAM, 0 to size * bins - 1. Undefined afterwards.
+            values: n elements in NRAM, of any element type. Undefined afterwards.
+            mask: n elements in NRAM, of the type of `rows`, for intermediate results. Undefined afterwards.
+            size: rows per bin.
+            bins: number of bins.
+            known: what the rows are in a timing-only run, which has no values.
+
+        Returns, when awaited, bins + 1 integers: where each bin begins in the outputs, and n. Rules, errors and cost
+        are those of `mlusim.cores.counted.bin_sort`.
+        """
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, mask)
         counts = {"size": as_count("size", size, least=0), "bins": as_count("bins", bins, least=0)}
@@ -340,7 +353,15 @@ class Core(InstructionMethods):
     def scalar_bins(
         self, rows_out: View, values_out: View, rows: Addresses, values: View, counters: View, *, size: int
     ) -> Awaitable[Integers]:
-        """Sort rows and their values into bins of `size` rows each by scalar loops; returns where each bin begins."""
+        """Sort rows and their values into bins of `size` rows each, by scalar loops; as `collect_bins`.
+
+        Args:
+            rows_out, values_out: in NRAM, of n elements, as in `collect_bins`.
+            rows: the addresses of n rows, which scalar code computes.
+            values: n elements in NRAM, of any element type.
+            counters: int32 in NRAM, one for each bin. Undefined afterwards.
+            size: rows per bin.
+        """
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, counters)
         return bin_sort.scalar_bins(self.issuer, line, *views, size=as_count("size", size, least=0))

@@ -45,7 +45,7 @@ class LineChange(NamedTuple):
         """The file and the line numbers as text, such as `add.py:7 > 9`; empty for time outside operations."""
         if not self.file:
             return ""
-        numbers = f"{self.before or '-'} > {self.after or '-'}" if self.before != self.after else str(self.before)
+        numbers = f"{self.before or '-'} -> {self.after or '-'}" if self.before != self.after else str(self.before)
         return f"{self.file}:{numbers}"
 
 

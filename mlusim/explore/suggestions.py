@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import mixed_ps
@@ -122,7 +125,7 @@ def what_to_try(result: Result, count: int = 3, *, progress: bool = False) -> li
 
 
 def _evenly(result: Result) -> Suggestion:
-    """Return the suggestion for imbalance: no core waits for the others, and the DRAM moves the same bytes."""
+    """Return the suggestion for imbalance: no core waits for the others, and the DRAM moves the same bytes as fast."""
     table = result.metrics.core_causes_ps
     work_ps = table[:, [name not in _WAITING for name in CAUSES]].sum(axis=1)
     without_work = int((work_ps == 0).sum())
@@ -131,11 +134,30 @@ def _evenly(result: Result) -> Suggestion:
     idle_ps = min(result.lower_bound.losses_ps["idle"] // result.board.cores, round(result.time_ps * uneven))
     return Suggestion(
         "idle",
-        "divide the work evenly: more, smaller tiles"
+        "divide the work evenly among the cores"
         + (f"; {without_work} of {result.board.cores} cores have none" if without_work else ""),
         "all cores had the same share of the work",
-        max(result.time_ps - idle_ps, min(_dram_ps(result), result.time_ps)),
+        max(
+            result.time_ps - idle_ps,
+            min(_dram_ps(result), result.time_ps),
+            0 if without_work else _at_full_rate_ps(result),
+        ),
     )
+
+
+def _at_full_rate_ps(result: Result) -> int:
+    """Return the time of a run whose bytes all move at the rate of all cores, that before the first of them is done.
+
+    Those that are left share the DRAM among fewer, and are faster. 0 if no bytes move before.
+    """
+    records = LogColumns(result.log, result.board)
+    on_cores = records.task_unit < result.board.cores
+    last = np.zeros(result.board.cores, np.int64)
+    np.maximum.at(last, records.task_unit[on_cores], records.task_end_ps[on_cores])
+    start, end = records.start_of_run_ps, records.end_of_run_ps
+    first_done = int(last[last > 0].min(initial=end))
+    before, after = np.add(*bus_bytes_over_time(records, np.array([start, first_done, end])))
+    return round((first_done - start) * (1 + after / before)) if before else 0
 
 
 def _each_byte_once(result: Result) -> Suggestion:

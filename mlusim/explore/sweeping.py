@@ -350,7 +350,7 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     if shard is None:
         return 0, 1
     if not isinstance(shard, tuple | list) or len(shard) != 2:
-        raise InputError(f"shard={shown(shard)}: give (part, parts), such as (1, 4)")
+        raise InputError(f"shard={shown(shard)}: give (part, number of parts), such as (1, 4)")
     part, parts = (as_count("shard", number) for number in shard)
     if not 1 <= part <= parts:
         raise InputError(f"shard {part}/{parts}: parts are numbered from 1 to {parts}")
@@ -363,5 +363,7 @@ def _state(counts: Counter[str]) -> str:
 
 def _interrupted(done: int, total: int, store: Store) -> str:
     if store.path is None:
-        return f"interrupted: {done} of {total} points were done, and are lost; with --db, they would be in a file"
+        return (
+            f"interrupted: {done} of {total} points were done, and are lost; with db=, or --db, they would be in a file"
+        )
     return f"interrupted: {done} of {total} points are done, in {store.path}; the same command continues"

@@ -45,7 +45,8 @@ class Tuning:
         operator, board: the operator tuned, and the board.
         rows: every plan that ran, the fastest first: columns as in a sweep, plus `slower` (time over the best, minus 1)
             and `why` it is slower, as text.
-        refused: settings that do not fit, as (strategy, limit, message).
+        refused: settings that do not fit, or cannot run, as (strategy, limit, message), or of a kernel
+            (settings, None, message).
         repeats: settings that led to a plan tried before.
         at_lower_bound: whether the search ended early because nothing can be significantly faster.
         command, call: the command line and the Python call that run the best plan. A board that is neither a preset nor

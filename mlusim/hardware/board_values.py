@@ -69,25 +69,26 @@ COMMON: Layer = {
         memory_core_bandwidth_bytes_per_s=PerCycle(128),
     ),
     **_from(
-        "ASSUMED: rows-4KB-590h8 and rows-8KB-590h8 leave 300 to 650 ns for it, depending on the cost of the logarithm",
+        "ASSUMED: rows-4KB-590h8 and rows-8KB-590h8 allow 300 to 650 ns, depending on the cost of a logarithm",
         dma_read_latency_ps=450 * PS_PER_NS,
     ),
     **_from(
-        "ASSUMED: as a read's: a write is not faster than a read (G 5.3), and no measurement requires more",
+        "ASSUMED: that of a read: a write is not faster than a read (G 5.3), and no measurement requires more",
         dma_write_latency_ps=450 * PS_PER_NS,
     ),
     **_from(
-        "ASSUMED: a byte of one kind mixes with up to four of the other: two loads to a store are mixed throughout",
+        "ASSUMED: each byte read mixes with up to four bytes written, and the reverse; a kernel with two loads per "
+        "store is mixed all the time",
         dram_mixing_reach=4.0,
     ),
     **_from(
-        "ASSUMED: cores leave a common step within some copies of an NRAM; of 0.1 to 0.25, which fit all "
-        "measurements together about equally well, the one with the least worst row",
+        "ASSUMED: cores drift apart within a few copies that fill NRAM; values of 0.1 to 0.25 fit all measurements "
+        "about equally well, and 0.25 has the smallest largest error",
         dram_share_spread=0.25,
     ),
     # On chip
     **_from(
-        "ASSUMED: the four cores at full speed together; MLU290 needs no more than 25 GB/s of it (I24)",
+        "ASSUMED: the ports of four cores together; the measurement on MLU290 needs 25 GB/s only (I24)",
         sram_bandwidth_bytes_per_s=PerCycle(256),
     ),
     **_from("ASSUMED: as wide as the core's port to DRAM", core_sram_bandwidth_bytes_per_s=PerCycle(64)),
@@ -96,8 +97,8 @@ COMMON: Layer = {
     **_from("ASSUMED: as a vector instruction", move_startup_cycles=30),
     **_from("G: 5.3, 128 B per cycle, at least 128 B", "mlu370", vector_bytes_per_cycle=128),
     **_from(
-        "ASSUMED: the geometric mean of 8 cycles, a short pipeline, and 114, which hardsigmoid-290-4 leaves for each "
-        "instruction with waiting and issue in it",
+        "ASSUMED: the geometric mean of 8 cycles, a short pipeline, and 114, the most that hardsigmoid-290-4 allows "
+        "for an instruction, its issue and waiting included",
         vector_startup_cycles=30,
     ),
     **_from(
@@ -123,19 +124,20 @@ COMMON: Layer = {
     **_from("ASSUMED: an add for the address, and the issue", issue_cycles=4),
     # Launches and barriers
     **_from(
-        "ASSUMED: with kernel_end_ps 1.0 us, so that fill-one's 1.36 us hold a store; most of it before the kernel",
+        "ASSUMED: 1.0 us together with kernel_end_ps, which leaves time for the store of fill-one, 1.36 us in all; "
+        "most of it before the kernel",
         kernel_start_ps=700 * PS_PER_NS,
     ),
     **_from("ASSUMED: see kernel_start_ps", kernel_end_ps=300 * PS_PER_NS),
     **_from("measured: between queued kernels, queue warm", "mlu590-m9", queued_kernel_gap_ps=120 * PS_PER_NS),
     **_from("measured: a second wave against a loop in the kernel", "mlu590-h8", wave_ps=2_400 * PS_PER_NS),
     **_from(
-        "ASSUMED: breaks the lockstep of equal tasks; 48 cores take 0.24 us. A fit would spend tens of nanoseconds on "
-        "copies of 2 to 17 MB, and a small launch would be slower with more tasks",
+        "ASSUMED: breaks the lockstep of equal tasks; 48 cores start within 0.24 us. A fit to copies of 2 to 17 MB "
+        "would be tens of nanoseconds, and small launches would be slower with more tasks",
         core_start_skew_ps=5 * PS_PER_NS,
     ),
     **_from(
-        "ASSUMED: copies on twelve clusters of mlu590-m9 have 1 to 1.6 us more of fixed cost than fill-one on one",
+        "ASSUMED: copies on the twelve clusters of mlu590-m9 have a fixed cost 1 to 1.6 us higher than fill-one on one",
         cluster_start_ps=150 * PS_PER_NS,
     ),
     **_from("ASSUMED: a round trip within the cluster, as sram_latency_ps", cluster_barrier_ps=100 * PS_PER_NS),

@@ -171,7 +171,7 @@ def verify(
         result = simulated.result(report.name, theory_ops=theory_ops)
         result.plan, result.repeat = plan, repeat
         result.outputs = outputs
-        report = replace(report, outputs=outputs, result=result)
+        report = replace(report, outputs=outputs, compared=tuple(expected), result=result)
         result.report = report
         return report
 

@@ -291,5 +291,7 @@ def fits_message(shape: tuple[int, ...], itemsize: int, free_bytes: int) -> str:
         row *= extent
     rows = free_bytes // row if row else 0
     if rows >= 1:
-        return f"split axis 0 of {shape}: {rows} of {shape[0]} rows of {group_digits(row)} B fit"
-    return f"not one row of {group_digits(row)} B fits: split an inner axis, {free_bytes // itemsize} elements fit"
+        fitting = f"{group_digits(rows)} of {group_digits(shape[0])} rows"
+        return f"split axis 0 of {shape}: {fitting} of {group_digits(row)} B fit"
+    fitting = f"{group_digits(free_bytes // itemsize)} elements"
+    return f"not one row of {group_digits(row)} B fits: split an inner axis, {fitting} fit"

@@ -30,15 +30,16 @@ def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) 
             low += (count - 1) * stride
         else:
             high += (count - 1) * stride
+    segment = f"{group_digits(segment_bytes)} B"
     if segment_bytes and (low < 0 or high > pointer.allocation.nbytes):
         segments = "-".join(str(count) for count, _ in loops)
         raise AccessError(
             f"memcpy {verb} bytes {group_digits(low)}..{group_digits(high)} of {pointer.allocation.name}, which has "
             f"{group_digits(pointer.allocation.nbytes)} B: "
             + (
-                f"{segments} segments of {segment_bytes} B do not fit there; segnum is the number of segments minus one"
+                f"{segments} segments of {segment} do not fit there; segnum is the number of segments minus one"
                 if loops
-                else f"{segment_bytes} B do not fit there; check the address, and the size, which is in bytes"
+                else f"{segment} do not fit there; check the address, and the size, which is in bytes"
             )
         )
 

@@ -35,6 +35,7 @@ class Report:
         stopped: whether the run ended early.
         records, tasks: number of records and tasks checked.
         outputs: result arrays by name, after `mlusim.verify`; empty in a timing-only run.
+        compared: names of the outputs whose values were compared with a reference.
         log: the log of the run.
         result: the run itself, with its time and all its figures, after `mlusim.verify`.
     """
@@ -50,6 +51,7 @@ class Report:
     records: int = 0
     tasks: int = 0
     outputs: dict[str, Any] = field(default_factory=dict)
+    compared: tuple[str, ...] = ()
     log: Log | None = None
     result: Any = None
 
@@ -95,6 +97,8 @@ class Report:
         check_flags(colour=colour, hints=hints)
         shown = self.findings if hints else self.errors
         lines = [self._headline(colour=colour)]
+        if self.ok and self.outputs and not self.compared:
+            lines.append(f"values of {', '.join(self.outputs)} not compared: pass a reference")
         for finding in shown:
             lines += ["", finding.text(colour=colour)]
         if self.tensors:
@@ -108,6 +112,7 @@ class Report:
             "name": self.name,
             "board": self.board,
             "ok": self.ok,
+            "compared": list(self.compared),
             "records": self.records,
             "tasks": self.tasks,
             "findings": [finding.to_json() for finding in self.findings],

@@ -16,19 +16,21 @@ from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, locations_of
 
 
-def remedies_of(run: Run, sites: tuple[Site, ...], wrongly: Sequence[Lineage], beside: Sequence[Lineage]) -> list[str]:
+def remedies_of(
+    run: Run, sites: tuple[Site, ...], wrong: Sequence[Lineage], neighbours: Sequence[Lineage]
+) -> list[str]:
     """Return the remedies for a wrong element, the likeliest first.
 
     Args:
         run: the run.
         sites: its last writer, and what made the bytes that this one stored.
-        wrongly: what made some wrong elements, this one first.
-        beside: what made the right elements beside it.
+        wrong: what made some wrong elements, this one first.
+        neighbours: what made the right elements beside it.
     """
-    lacks = wrongly[0].lacks(beside)
-    lacking = f"let {locations_of(lacks)} make this element, too: those beside it were made there, and are right"
-    records = list(dict.fromkeys(record for lineage in wrongly for record in lineage.records))
-    through = set().union(*(lineage.made_at for lineage in wrongly))
+    lacks = wrong[0].lacks(neighbours)
+    lacking = f"compute this element at {locations_of(lacks)} too: its neighbours are computed there, and are right"
+    records = list(dict.fromkeys(record for lineage in wrong for record in lineage.records))
+    through = set().union(*(lineage.made_at for lineage in wrong))
     return [
         *([lacking] if lacks else []),
         *_in_place_of_result(run, records[0]),

@@ -125,7 +125,7 @@ def test_usage_errors_name_the_help_command():
     assert "see `mlusim run tin_shift --help`" in fail("run", "tin_shift", "--strateg", "x")
     assert fail("run", "tin_shit") == (
         f"no operator 'tin_shit'; did you mean tin_shift? choose one of {', '.join(SUMMARIES)}; "
-        "a kernel of your own is FILE.py:KERNEL; see `mlusim run --help`"
+        "a kernel of your own is FILE.py:KERNEL or FILE.mlu:ENTRY; see `mlusim run --help`"
     )
 
 

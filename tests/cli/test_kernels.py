@@ -268,7 +268,7 @@ def test_every_mistake_is_reported_in_one_line(home, words, message):
 @pytest.mark.parametrize("command", ["run", "verify", "compare", "tune", "sweep"])
 def test_help_lists_the_options_of_a_kernel(command):
     text = mlusim(command, "--help")
-    assert "FILE.py:KERNEL" in text
+    assert "OPERATOR|FILE:KERNEL" in text
     for option in ("--arg", "--set", "--dim", "--kind"):
         assert option in text
     assert mlusim(command, code=2).startswith(f"Usage: mlusim {command}")

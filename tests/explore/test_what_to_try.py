@@ -147,6 +147,24 @@ def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tol
     assert tries[loss] == pytest.approx(real, rel=tolerance)
 
 
+@pytest.mark.parametrize(("device", "tile", "even"), [("mlu370-x4", 4096, 3920), ("mlu590-h8", 16384, 20834)])
+def test_an_even_share_gains_at_most_what_cores_that_share_the_dram_leave(device, tile, even):
+    async def double(core, x, out, tile):
+        held = None if core.is_memory_core else core.nram.alloc(tile, x.dtype)
+        for start in range(core.task_id * tile, 0 if core.is_memory_core else x.size, core.task_dim * tile):
+            n = min(tile, x.size - start)
+            await core.memcpy(held[:n], x[start : start + n])
+            core.add(held[:n], held[:n], held[:n])
+            await core.memcpy(out[start : start + n], held[:n])
+
+    x = np.zeros(1_000_000, np.float32)
+    uneven, changed = (
+        mlusim.run(double, x, mlusim.Output.like(x), data=False, device=device, tile=n) for n in (tile, even)
+    )
+    (suggestion,) = (item for item in what_to_try(uneven, 9) if item.loss == "idle")
+    assert suggestion.time_ps == pytest.approx(changed.time_ps, rel=0.05)
+
+
 def test_a_full_dram_gains_nothing_by_an_even_share():
     """18 cores fill the DRAM, so work on the other cores would change little."""
 

@@ -54,6 +54,15 @@ def test_a_timing_only_run_is_verified_too():
     assert report.outputs == {}
 
 
+def test_a_report_says_that_values_were_not_compared():
+    headline, second, *_ = verify(double, X, Output.like(X), **ONE).text().splitlines()
+    assert headline == "double on mlu370-x4: sound (3 operations of 1 task)"
+    assert second == "values of out not compared: pass a reference"
+    compared = verify(double, X, Output.like(X), reference=2 * X, **ONE)
+    assert "not compared" not in compared.text()
+    assert compared.to_json()["compared"] == ["out"]
+
+
 def test_verify_takes_a_board_and_late_copies():
     report = verify(double, X, Output.like(X), device=board("mlu590-h8"), dma="late", reference=X * 2, **ONE)
     assert report.ok

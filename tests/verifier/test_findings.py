@@ -103,7 +103,7 @@ def test_two_cores_that_write_the_same_bytes():
   also   written-again: 32 B of out are written twice, first by task 0 and task 1: HERE and HERE
   rule   BLOCK tasks are not ordered, not even those that share a core
   remedy give each task bytes of its own
-         or split the kernel into two launches on one queue""",
+         or, if both writes are intended, split the kernel into two launches on one queue""",
     )
     # What follows from the race is no finding of its own.
     assert len(report.errors) == 1

@@ -98,7 +98,7 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
         ),
         ("best_paths-plane", "correct the part of plane at {0}:13 or {0}:20: with each operation done before the next"),
         ("parts_of_a_product-store", "store t to out: nothing reads what add writes there at {0}:10"),
-        ("edges_of_blocks-low", "let {0}:11 make this element, too: those beside it were made there, and are right"),
+        ("edges_of_blocks-low", "compute this element at {0}:11 too: its neighbours are computed there, and are right"),
         ("even_odd_sort-all", "give each task bytes of its own"),
         (
             "even_odd_sort-none",

@@ -72,8 +72,7 @@ async def scale(core, x, out, fault=""):
 )
 def test_faults_of_a_double_buffer_are_told_apart(fault, kind, remedy):
     finding = the_only_error(scale, X, Output.like(X), fault, **ONE)
-    first = scale.__code__.co_firstlineno
-    load, mul = (f"test_remedies_mend.py:{first + line}" for line in (6, 14))
+    load, mul = (f"test_remedies_mend.py:{line_of(scale, text)}" for text in ("core.memcpy_async(given", "core.mul(made"))
     assert finding.kind == kind
     assert finding.remedy.startswith(remedy.format(load=load, mul=mul))
     assert verify(scale, X, Output.like(X), **ONE, reference=2 * X).ok
@@ -427,7 +426,7 @@ def test_an_element_that_begins_its_row_is_compared_with_the_row_before():
         expected[step] = (expected[step - 1] if step else 0) * np.float32(0.5) + X[step]
     finding = the_only_error(decay, X, Output.like(X), 1, reference=expected, **ONE)
     line = line_of(decay, "core.memcpy_async(tile[step], state)")
-    assert finding.remedy.startswith(f"let test_remedies_mend.py:{line} make this element, too: ")
+    assert finding.remedy.startswith(f"compute this element at test_remedies_mend.py:{line} too: ")
     assert verify(decay, X, Output.like(X), reference=expected, **ONE).ok
 
 

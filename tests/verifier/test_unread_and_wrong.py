@@ -101,7 +101,7 @@ async def scaled_rows(core, x, factors, out, fault=""):
         ),
         (
             "too short",
-            "let {7} make this element, too: those beside it were made there, and are right",
+            "compute this element at {7} too: its neighbours are computed there, and are right",
         ),
         ("once more", "check the operations that made these bytes, at {2}, {4}, {5}, {7} and {9}"),
     ],

@@ -19,7 +19,7 @@ from mlusim.arrays import Integers
 from mlusim.files import source_name, syntax_tree
 from mlusim.units import group_digits, percent
 
-# Up to this many consecutive lines without figures are shown; of longer runs only their ends.
+# Of functions with more lines only those with figures are shown.
 _MAX_LINES = 400
 _MIN_NAMED_SHARE = 0.001
 _NUMBER = ' class="number"'

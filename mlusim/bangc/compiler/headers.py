@@ -11,6 +11,7 @@ from mlusim.bangc.compiler import toolchain
 from mlusim.bangc.compiler.cache import INCLUDE, cache_folder, content_key, own_files, publish
 from mlusim.files import scratch_folder
 from mlusim.hardware import Board
+from mlusim.units import KIB
 
 # Location of the declarations of intrinsics for the compiler: no line in this folder is the user's.
 DECLARATIONS = INCLUDE / "mlusim_intrinsics.h"
@@ -113,13 +114,12 @@ def macro_header(macros: tuple[str, ...]) -> Path:
 
 def board_defines(board: Board, *, for_host: bool = False) -> list[str]:
     """Return the macros that the vendor's compiler defines for a board; for its host, all but that of its arch."""
-    kib = 1024
     return [
         "-D__BANG__=1",
         "-D__mlu__=1",
         "-D__MLU__=1",
         *([] if for_host else [f"-D__BANG_ARCH__={board.arch}"]),
-        f"-D__MLU_NRAM_SIZE__={board.nram_bytes // kib}",
-        f"-D__MLU_WRAM_SIZE__={board.wram_bytes // kib}",
-        f"-D__MLU_SRAM_SIZE__={board.sram_bytes // kib}",
+        f"-D__MLU_NRAM_SIZE__={board.nram_bytes // KIB}",
+        f"-D__MLU_WRAM_SIZE__={board.wram_bytes // KIB}",
+        f"-D__MLU_SRAM_SIZE__={board.sram_bytes // KIB}",
     ]

@@ -17,8 +17,8 @@ from typing import Any
 from mlusim.bangc.compiler.source import quoted
 from mlusim.bangc.execution.file_variables import demangled, undefined_address
 from mlusim.bangc.execution.image import load_runtime
+from mlusim.bangc.execution.runtime_layout import Leave
 
-_UNDEFINED = 5
 _MOST_LINES = 40
 # Functions that the runtime counts as accesses (`runtime/accesses.h`), also if headers of C++ call the builtins.
 _COPIES = ("memcpy", "memmove", "memset")
@@ -130,7 +130,7 @@ def _stub(number: int, symbol: str, *, is_variable: bool) -> str:
     return (
         'extern "C" void mlusim_leave(long, const char *, const char *, int);\n'
         f'extern "C" __attribute__((visibility("hidden"))) void {name}() __asm__({quoted(symbol)});\n'
-        f'void {name}() {{ mlusim_leave({_UNDEFINED}, {quoted(demangled(symbol))}, "", 0); }}\n'
+        f'void {name}() {{ mlusim_leave({Leave.UNDEFINED:d}, {quoted(demangled(symbol))}, "", 0); }}\n'
     )
 
 

@@ -23,6 +23,7 @@ from mlusim.bangc.execution.runtime_layout import (
     SIGNAL,
     VALUES_WORD,
     WILD,
+    Leave,
 )
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
 from mlusim.memory.allocation import input_rule
@@ -40,8 +41,6 @@ PROGRAM_LIMIT_S = 600
 FIRST = VALUES_WORD
 # The distance below its stack that one function's local data may reach.
 _FARTHEST = 1 << 30
-# Arguments of `mlusim_leave`.
-_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP, _TOO_MANY, _CALLED, _INVOKED = range(10)
 
 
 @contextmanager
@@ -79,7 +78,7 @@ def fault_of(task: CompiledTask, why: int, function: str) -> tuple[str, int, str
         location = fault_location(module, image)
         error = signal_error(image, "the kernel", KERNEL_LIMIT_S, task.wild_text)
     elif why == LEFT:
-        error, location = left(module, image, "the kernel")
+        error, location = leave_error(module, image, "the kernel")
     elif why == PLACED:
         error = KernelError(f"{text_at(second)}: an array with a memory space in a function that the host calls")
     else:
@@ -97,37 +96,37 @@ def exit_on_memory_core(task: CompiledTask, function: str) -> bool:
     they compare values that a memory core does not have.
     """
     kind, text, file = (task.image.words[FIRST + k] for k in range(3))
-    if kind & 0xFF != EXIT:
+    if kind & 0xFF != Leave.EXIT:
         return False
     task.note_exit(text_at(text), task.line(file, kind >> 8, function))
     return True
 
 
-def left(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
+def leave_error(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
     """Return the error of a call of `mlusim_leave`, and its line."""
     first, second, third = (image.words[FIRST + k] for k in range(3))
     kind, line = first & 0xFF, first >> 8
     text = text_at(second)
     location = (file_at(third), line) if line else fault_location(module, image)
-    if kind == _CALLED:
+    if kind == Leave.CALLED:
         lines = dict.fromkeys(place for place in active_lines(module, image) if not is_system(place[0]))
         # The entry's own line comes first, then that of its caller.
         location = next(iter([*lines][1:]), location)
     words = {
-        _ABORT: f"{who} called abort()",
-        _ASSERTION: f"assertion failed: {text}",
-        EXIT: f"{who} called exit({text}): only a program's main may",
-        _EXCEPTION: f"{who} threw an exception that nothing caught: {text}",
-        _UNDEFINED: f"{who} called {text}, which no file defines: name its source file too",
-        _HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
-        _TOO_MANY: too_many_arrays(text),
-        _CALLED: f"{who} calls {text}, which is a kernel: launch it with {text}<<<dim, type, queue>>>(...)",
-        _INVOKED: f"{who} invokes {text}",
-        _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
+        Leave.ABORT: f"{who} called abort()",
+        Leave.ASSERTION: f"assertion failed: {text}",
+        Leave.EXIT: f"{who} called exit({text}): only a program's main may",
+        Leave.EXCEPTION: f"{who} threw an exception that nothing caught: {text}",
+        Leave.UNDEFINED: f"{who} called {text}, which no file defines: name its source file too",
+        Leave.HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
+        Leave.TOO_MANY: too_many_arrays(text),
+        Leave.CALLED: f"{who} calls {text}, which is a kernel: launch it with {text}<<<dim, type, queue>>>(...)",
+        Leave.INVOKED: f"{who} invokes {text}",
+        Leave.STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or below",
     }
-    if kind == _HEAP and text == "throw":
+    if kind == Leave.HEAP and text == "throw":
         return KernelError(f"{who} throws an exception: kernels have none; return, or write a status"), location
-    return KernelError(words[kind]), location
+    return KernelError(words[Leave(kind)]), location
 
 
 def fault_location(module: Module, image: Image) -> SourceLine | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from enum import IntEnum
 
 import numpy as np
 
@@ -20,6 +21,23 @@ VARIABLES = len(KINDS)
 # Results of resuming: the number of an intrinsic; beyond FIRST_KNOWN that of a known call; or one of these.
 FIRST_KNOWN = 1 << 32
 FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT, SKIPPED, UNSYNCED = range(-1, -11, -1)
+
+
+class Leave(IntEnum):
+    """Why compiled code calls `mlusim_leave`, its first argument; as numbers in `runtime/` and `include/mlusim/`."""
+
+    ABORT = 0
+    ASSERTION = 1
+    EXIT = 2
+    EXCEPTION = 3
+    STACK = 4
+    UNDEFINED = 5
+    HEAP = 6
+    TOO_MANY = 7
+    CALLED = 8
+    INVOKED = 9
+
+
 # Flags of a range: host memory that a copy may still use, and whether it writes there.
 IN_FLIGHT, WRITTEN = 4, 8
 ARENA_BYTES = 1 << 28

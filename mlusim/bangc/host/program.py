@@ -32,6 +32,7 @@ from mlusim.bangc.execution.runtime_layout import (
     SIGNAL,
     UNSYNCED,
     WILD,
+    Leave,
 )
 from mlusim.bangc.host.argument_types import check_addresses
 from mlusim.bangc.host.cnrt import Cnrt
@@ -109,7 +110,7 @@ class Program:
                 faults.print_text(image)
             elif why == UNSYNCED:
                 self._touched()
-            elif why == FINISHED or (why == LEFT and image.words[faults.FIRST] & 0xFF == faults.EXIT):
+            elif why == FINISHED or (why == LEFT and image.words[faults.FIRST] & 0xFF == Leave.EXIT):
                 return why
             else:
                 raise self._fault(why)
@@ -137,7 +138,7 @@ class Program:
             return self.fault_error()
         if why == LEFT:
             error: MlusimError
-            error, location = faults.left(module, image, _MAIN)
+            error, location = faults.leave_error(module, image, _MAIN)
         elif why == WILD:
             location = faults.fault_location(module, image)
             error = AccessError(f"{'writes' if third & 1 else 'reads'} {self._place(first)}")

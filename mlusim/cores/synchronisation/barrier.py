@@ -38,14 +38,22 @@ BARRIERS = {
 class Barrier:
     """A barrier for a fixed number of tasks.
 
-    `latency_ps` is the time from the last arrival to the release.
+    Its latency, from the last arrival to the release, is the board's `cluster_barrier_ps` or `union_barrier_ps`.
+
+    Args:
+        chip: the chip.
+        name: name of the instruction, one of `BARRIERS`.
+        clusters: number of clusters of the union.
     """
 
-    def __init__(self, chip: Chip, name: str, participants: int, latency_ps: int) -> None:
+    def __init__(self, chip: Chip, name: str, clusters: int) -> None:
+        board, kind = chip.board, BARRIERS[name]
         self.name = name
-        self.participants = participants
+        self.participants = (1 if kind.within_cluster else clusters) * (
+            kind.cores * board.cores_per_cluster + kind.memory_cores
+        )
         self._chip = chip
-        self._latency_ps = latency_ps
+        self._latency_ps = board.cluster_barrier_ps if kind.within_cluster else board.union_barrier_ps
         self.waiting: list[tuple[Task, int]] = []
         self._arrivals_of: dict[int, int] = {}
         self._first = chip.barriers

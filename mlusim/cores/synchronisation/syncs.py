@@ -57,7 +57,7 @@ def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIP
 
 
 def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
-    """Wait for all pipes of this core and then for other cores; for a BLOCK task only `sync`.
+    """Wait for all pipes of this core and then for other cores; for a BLOCK task only `sync`. Cost: see `Barrier`.
 
     Args:
         name: `sync_cluster`, `sync_all`; `sync_all_ipu`, which raises `KernelError` on a memory core, and

@@ -49,15 +49,7 @@ class Job:
         key = name, cluster.index if kind.within_cluster else NONE
         barrier = self._barriers.get(key)
         if barrier is None:
-            chip = self.launch.chip
-            board = chip.board
-            clusters = 1 if kind.within_cluster else len(self.clusters)
-            barrier = self._barriers[key] = Barrier(
-                chip,
-                name,
-                clusters * (kind.cores * board.cores_per_cluster + kind.memory_cores),
-                board.cluster_barrier_ps if kind.within_cluster else board.union_barrier_ps,
-            )
+            barrier = self._barriers[key] = Barrier(self.launch.chip, name, len(self.clusters))
         return barrier
 
     def add(self, unit: Unit, task_id: tuple[int, int, int], delay_ps: int) -> None:

@@ -377,9 +377,14 @@ def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:
 
 def _between_jobs(pair: Pair, kind: str, special: list[str], general: list[str]) -> tuple[str, str, list[str]]:
     """Return what `TaskRemedies.of` does for tasks of different jobs of a launch; `kind`: its task type."""
-    choices = [*special, *_by_task_id(pair, kind), _split_at(pair), *general]
-    choices.append("split the kernel into two launches on one queue")
+    by_cluster = _by_task_id(pair, kind)
+    choices = [*special, *by_cluster, _split_at(pair), *general]
+    two_launches = "split the kernel into two launches on one queue"
+    # Work that is done twice remains so in another order.
+    both_write = all(pair.writes)
+    choices.append(f"if both writes are intended, {two_launches}" if both_write else two_launches)
     if kind == "BLOCK":
         return "", "BLOCK tasks are not ordered, not even those that share a core", choices
-    choices.append("launch both tasks in one job: a union of more clusters")
+    if by_cluster or not both_write:
+        choices.append("launch both tasks in one job: a union of more clusters")
     return "", f"the jobs of a {kind} grid are not ordered: no barrier spans two jobs", choices
