@@ -72,7 +72,9 @@ async def scale(core, x, out, fault=""):
 )
 def test_faults_of_a_double_buffer_are_told_apart(fault, kind, remedy):
     finding = the_only_error(scale, X, Output.like(X), fault, **ONE)
-    load, mul = (f"test_remedies_mend.py:{line_of(scale, text)}" for text in ("core.memcpy_async(given", "core.mul(made"))
+    load, mul = (
+        f"test_remedies_mend.py:{line_of(scale, text)}" for text in ("core.memcpy_async(given", "core.mul(made")
+    )
     assert finding.kind == kind
     assert finding.remedy.startswith(remedy.format(load=load, mul=mul))
     assert verify(scale, X, Output.like(X), **ONE, reference=2 * X).ok
