@@ -18,7 +18,7 @@ import mlusim
 PACKAGE = Path(mlusim.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# Rooms in the order of the arrows; a module may import from its own room and from those before it.
+# Rooms in the order of the arrows; a module may import from its own package and from those before it.
 ORDER = (
     ("arrays", "units", "errors", "processes", "progress", "version"),
     ("files", "quantities"),
@@ -43,7 +43,7 @@ ORDER = (
     ("cli",),
     ("__main__",),
 )
-RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
+RANK = {package: rank for rank, packages in enumerate(ORDER) for package in packages}
 
 # What a kernel engineer's file may know: the kernel-facing API, the board, and what copies cost.
 KERNEL_FACING = {
@@ -62,7 +62,7 @@ KERNEL_FACING = {
     "mlusim.memory.timing",
     "mlusim.memory.view",
     "mlusim.units",
-    "mlusim.cores.compute.convert",
+    "mlusim.cores.convert",
 }
 
 
@@ -71,7 +71,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -118,33 +118,41 @@ def imports(path: Path, *, typing_only: bool = True) -> list[tuple[str, int, boo
 
 
 def test_every_package_has_a_layer() -> None:
-    rooms = {room_of(module_name(path)) for path in FILES}
-    assert rooms <= set(RANK), f"say in ORDER where {sorted(rooms - set(RANK))} belong"
+    packages = {package_of(module_name(path)) for path in FILES}
+    assert packages <= set(RANK), f"say in ORDER where {sorted(packages - set(RANK))} belong"
 
 
 def test_imports_follow_the_order() -> None:
     """Imports at run time; those for type checkers only may point up."""
     wrong = []
     for path in FILES:
-        room = room_of(module_name(path))
+        package = package_of(module_name(path))
         for module, line, _ in imports(path, typing_only=False):
-            if module.split(".")[0] != "mlusim" or room == "__init__":
+            if module.split(".")[0] != "mlusim" or package == "__init__":
                 continue
-            other = room_of(module)
-            if other != room and RANK[other] >= RANK[room]:
-                wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {room} imports {module}")
+            other = package_of(module)
+            if other != package and RANK[other] >= RANK[package]:
+                wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {package} imports {module}")
     assert not wrong
 
 
-def test_packages_of_the_checker_are_layered() -> None:
-    """Accesses, then their order, then the checks, which do not know each other."""
-    rank = {"accesses": 0, "order": 1, "races": 2, "uninitialised": 2, "split": 2}
+@pytest.mark.parametrize(
+    ("package", "rank"),
+    [
+        # Checks do not know each other.
+        ("verifier", {"accesses": 0, "order": 1, "races": 2, "uninitialised": 2, "split": 2}),
+        ("bangc", {"calls": 0, "execution": 1, "compiler": 2, "host": 3}),
+        ("cores", {"instructions": 0, "compute": 1}),
+    ],
+)
+def test_folders_of_a_package_are_layered(package: str, rank: dict[str, int]) -> None:
+    """Imports at run time."""
     wrong = []
-    for package, own in rank.items():
-        for path in (PACKAGE / "verifier" / package).glob("*.py"):
-            for module, line, _ in imports(path):
-                other = module.removeprefix("mlusim.verifier.").partition(".")[0]
-                if other in rank.keys() - {package} and rank[other] >= own:
+    for folder, own in rank.items():
+        for path in (PACKAGE / package / folder).glob("*.py"):
+            for module, line, _ in imports(path, typing_only=False):
+                other = module.removeprefix(f"mlusim.{package}.").partition(".")[0]
+                if other in rank.keys() - {folder} and rank[other] >= own:
                     wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {module}")
     assert not wrong
 
@@ -158,7 +166,7 @@ def test_kernels_import_only_the_kernel_facing_api(path: Path) -> None:
         or (
             module.startswith("mlusim.")
             and module not in KERNEL_FACING
-            and room_of(module) not in ("kernels", "planning")
+            and package_of(module) not in ("kernels", "planning")
         )
     ]
     assert not wrong
@@ -166,9 +174,9 @@ def test_kernels_import_only_the_kernel_facing_api(path: Path) -> None:
 
 def test_memory_does_not_import_cores_or_kernels() -> None:
     for path in FILES:
-        if room_of(module_name(path)) == "memory":
+        if package_of(module_name(path)) == "memory":
             for module, line, _ in imports(path):
-                assert room_of(module) not in ("cores", "kernels", "host"), f"{path.name}:{line}"
+                assert package_of(module) not in ("cores", "kernels", "host"), f"{path.name}:{line}"
 
 
 def test_simpy_is_imported_in_two_files_only() -> None:
@@ -200,7 +208,7 @@ def test_matplotlib_is_imported_in_analysis_only_and_inside_functions() -> None:
             if module.split(".")[0] == "matplotlib":
                 found += 1
                 assert not top, f"{path.name}:{line} imports matplotlib when it is imported"
-                assert room_of(module_name(path)) == "analysis", f"{path.name}:{line}"
+                assert package_of(module_name(path)) == "analysis", f"{path.name}:{line}"
     assert found
 
 
@@ -216,7 +224,7 @@ def test_plotly_is_imported_for_a_page_only_and_inside_a_function() -> None:
 
 def test_rich_and_click_are_imported_where_used() -> None:
     for path in FILES:
-        if room_of(module_name(path)) == "cli":
+        if package_of(module_name(path)) == "cli":
             continue
         for module, line, top in imports(path, typing_only=False):
             assert not (top and module.split(".")[0] in ("rich", "click")), f"{path.name}:{line}: {module}"
@@ -255,20 +263,20 @@ def test_an_import_and_a_run_are_cheap(program: str) -> None:
 def test_kernels_use_no_global_state() -> None:
     """No `global` statement, and no environment variable, anywhere in the package but its command line."""
     for path in FILES:
-        room = room_of(module_name(path))
+        package = package_of(module_name(path))
         for node in nodes_of(path):
             assert not isinstance(node, ast.Global), f"{path.name}:{node.lineno}"
             if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
-                assert room == "cli", f"{path.name}:{node.lineno}"
+                assert package == "cli", f"{path.name}:{node.lineno}"
 
 
 def test_modules_that_docstrings_name_exist() -> None:
     """Names in backticks such as `planning.reverse.plan_reverse`, with or without `mlusim.`, exist."""
-    rooms = "|".join(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+    packages = "|".join(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
     missing = []
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        for match in re.finditer(rf"`(?:mlusim\.)?((?:{rooms})(?:\.\w+)+)`", text):
+        for match in re.finditer(rf"`(?:mlusim\.)?((?:{packages})(?:\.\w+)+)`", text):
             *parts, last = match[1].split(".")
             module = PACKAGE.joinpath(*parts)
             whole = module / last

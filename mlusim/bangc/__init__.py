@@ -11,6 +11,10 @@ device.launch(module["name"], x, out, 8)
   execution                the tasks of a compiled kernel
   host                     files with `main`, and CNRT
 
+What several of these use:
+  runtime_layout           what Python and `runtime/fibre.h` share
+  debug_lines              the source lines of machine instructions; `lines`: lines of C++ in tracebacks of Python
+
 In C and C++: `include/` has the headers, `runtime/` the fibres and the instrumentation.
 """
 

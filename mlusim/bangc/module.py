@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler import toolchain
 from mlusim.bangc.compiler.compilation import Options
-from mlusim.bangc.compiler.debug_lines import line_table
 from mlusim.bangc.compiler.entries import Entry
 from mlusim.bangc.compiler.headers import board_defines
 from mlusim.bangc.compiler.translation import translate
 from mlusim.bangc.compiler.unknown_names import not_simulated
+from mlusim.bangc.debug_lines import line_table
 from mlusim.bangc.execution.device_variables import DeviceVariables
 from mlusim.bangc.execution.entry_points import EntryPoint, entry_point
 from mlusim.bangc.execution.file_variables import function_symbols
 from mlusim.bangc.execution.image import Image, Room, Runtime, load_runtime
-from mlusim.bangc.execution.runtime_layout import KINDS, SRAM
+from mlusim.bangc.runtime_layout import KINDS, SRAM
 from mlusim.cores.core import Kernel
 from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board

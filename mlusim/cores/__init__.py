@@ -14,7 +14,8 @@ What executes it:
 
 Instructions:
   issuer                   counts, charges and records each of them; `frame_lines`: the line that calls it
-  operands                 checks of what a kernel passes: views and numbers
+  operands                 checks of what a kernel passes: views and numbers; `foreign_names`: names of other languages
+  convert                  how conversions between element types round
   copies                   `__memcpy`
   counted                  loops of equal small instructions, and selection of elements by a mask
   compute                  the compute pipe; `instructions`: the table of what it executes

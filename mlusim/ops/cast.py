@@ -1,4 +1,4 @@
-"""cast: conversion of every element to another type, defined in docs/semantics.md; pairs: `cores.compute.convert`."""
+"""cast: conversion of every element to another type, defined in docs/semantics.md; pairs: `cores.convert`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Unpack
 
 from numpy.typing import ArrayLike
 
-from mlusim.cores.compute.convert import steps
+from mlusim.cores.convert import steps
 from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, is_complex
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.calls.type_codes import BFLOAT, FLOAT, POINTER, SIGNED, kind_of
-from mlusim.bangc.execution.runtime_layout import (
+from mlusim.bangc.runtime_layout import (
     CODES_WORD,
     COUNT_WORD,
     FILE_WORD,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc.execution.runtime_layout import VALUES_WORD
+from mlusim.bangc.runtime_layout import VALUES_WORD
 from mlusim.cores.copies.byte_copies import ByteForm, byte_form
 from mlusim.cores.copies.memcpy import copy_bytes
 from mlusim.errors import CopyError

@@ -23,8 +23,8 @@ from mlusim.bangc.calls.call_record import file_at, text_at
 from mlusim.bangc.calls.device_calls import device_calls
 from mlusim.bangc.calls.host_calls import ADDRESSES, HOST_CALLS, PARAMETERS, parameters_and_body
 from mlusim.bangc.calls.instruction_calls import SignatureCalls, result_types, vector_intrinsics
-from mlusim.bangc.execution.lines import raise_at
-from mlusim.bangc.execution.runtime_layout import KINDS
+from mlusim.bangc.lines import raise_at
+from mlusim.bangc.runtime_layout import KINDS
 from mlusim.cores.instructions.c_signatures import CSignature
 from mlusim.cores.scalar import access
 from mlusim.cores.synchronisation import locks, syncs

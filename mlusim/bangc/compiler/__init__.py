@@ -22,5 +22,4 @@ Compilation:
   loading                  test loads, which run static initializers
   compiler_messages        messages at the user's lines
   message_columns          columns of these lines
-  debug_lines              the source lines of machine instructions
 """

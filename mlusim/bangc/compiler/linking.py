@@ -17,7 +17,7 @@ from typing import Any
 from mlusim.bangc.compiler.source import quoted
 from mlusim.bangc.execution.file_variables import demangled, undefined_address
 from mlusim.bangc.execution.image import load_runtime
-from mlusim.bangc.execution.runtime_layout import Leave
+from mlusim.bangc.runtime_layout import Leave
 
 _MOST_LINES = 40
 # Functions that the runtime counts as accesses (`runtime/accesses.h`), also if headers of C++ call the builtins.

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from mlusim.bangc.execution.image import Image, Room, Runtime, load_runtime
-from mlusim.bangc.execution.runtime_layout import KINDS
+from mlusim.bangc.runtime_layout import KINDS
 from mlusim.errors import CompileError
 
 _LIMIT_S = 20

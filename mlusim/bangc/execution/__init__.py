@@ -3,7 +3,6 @@
 Tasks:
   kernel                   an entry as a kernel of the simulator; `entry_points`: its address and parameters
   image                    a copy of the binary for each core, and its fibre
-  runtime_layout           what Python and `runtime/fibre.h` share
   fibre_runner             runs a task from one call of the simulator to the next
 
 Memory:
@@ -17,5 +16,4 @@ Memory:
 Errors:
   faults                   signals, wild addresses, `abort`, exceptions
   repetition               endless loops
-  lines                    lines of C++ in tracebacks of Python
 """

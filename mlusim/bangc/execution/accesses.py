@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.bangc.execution.lines import raise_at
-from mlusim.bangc.execution.runtime_layout import RUN_COUNT_WORD
+from mlusim.bangc.lines import raise_at
+from mlusim.bangc.runtime_layout import RUN_COUNT_WORD
 from mlusim.cores.scalar import access, arithmetic
 from mlusim.errors import AccessError
 from mlusim.memory.layout import layout_of
@@ -38,7 +38,7 @@ _ORDINARY_THIRDS = 4
 # Flags of a run: some loaded values were those of fresh memory; stores of a memory core that are taken back.
 _FRESH = 1 << 15
 _DROPPED = 1 << 14
-# A run as written by the fibre: RUN of `mlusim.bangc.execution.runtime_layout`.
+# A run as written by the fibre: RUN of `mlusim.bangc.runtime_layout`.
 _RUN = struct.Struct("<QQqQQ")
 _DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _BYTE = np.dtype(np.uint8)

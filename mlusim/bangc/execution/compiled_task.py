@@ -23,7 +23,7 @@ from mlusim.bangc.execution.filter_forms import FilterForms
 from mlusim.bangc.execution.gdram_map import GdramMap
 from mlusim.bangc.execution.image import Image
 from mlusim.bangc.execution.placed_arrays import PlacedArrays
-from mlusim.bangc.execution.runtime_layout import (
+from mlusim.bangc.runtime_layout import (
     ARENA_BYTES,
     FILE_WORD,
     LINE_WORD,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
 from mlusim.bangc.execution.image import Room
-from mlusim.bangc.execution.lines import raise_at
-from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, EXTERN
+from mlusim.bangc.lines import raise_at
+from mlusim.bangc.runtime_layout import ARENA_BYTES, EXTERN
 from mlusim.errors import AllocationError, KernelError
 from mlusim.units import group_digits
 

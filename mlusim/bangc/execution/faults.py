@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls.call_record import file_at, text_at
-from mlusim.bangc.compiler.debug_lines import HEADERS, SourceLine, is_system
+from mlusim.bangc.debug_lines import HEADERS, SourceLine, is_system
 from mlusim.bangc.execution.file_variables import undefined_text
 from mlusim.bangc.execution.image import too_many_arrays
-from mlusim.bangc.execution.lines import raise_at
-from mlusim.bangc.execution.runtime_layout import (
+from mlusim.bangc.lines import raise_at
+from mlusim.bangc.runtime_layout import (
     ARENA_BYTES,
     GAP_BYTES,
     GUARD_BYTES,

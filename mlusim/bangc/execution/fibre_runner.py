@@ -13,9 +13,9 @@ from mlusim.bangc.calls.call_record import HEAD
 from mlusim.bangc.execution.accesses import drain
 from mlusim.bangc.execution.compiled_task import CompiledTask
 from mlusim.bangc.execution.faults import exit_on_memory_core, fault_of, print_text, raise_fault
-from mlusim.bangc.execution.lines import raise_at
 from mlusim.bangc.execution.repetition import Repetition
-from mlusim.bangc.execution.runtime_layout import (
+from mlusim.bangc.lines import raise_at
+from mlusim.bangc.runtime_layout import (
     DRAIN,
     FINISHED,
     FIRST_KNOWN,

@@ -6,7 +6,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Mapping
 
-from mlusim.bangc.execution.runtime_layout import Range
+from mlusim.bangc.runtime_layout import Range
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.reused import ADDRESS_BYTES, aligned_bytes
 from mlusim.units import group_digits

@@ -21,7 +21,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.bangc.execution.file_variables import file_variables
-from mlusim.bangc.execution.runtime_layout import (
+from mlusim.bangc.runtime_layout import (
     ARENA_BYTES,
     ARRAYS,
     FIBRE_WORDS,

@@ -19,7 +19,7 @@ from mlusim.bangc.execution.entry_points import EntryPoint, Parameter, signature
 from mlusim.bangc.execution.fibre_runner import FibreRunner
 from mlusim.bangc.execution.gdram_map import GdramMap
 from mlusim.bangc.execution.image import NO_RESERVE
-from mlusim.bangc.execution.lines import entry_function
+from mlusim.bangc.lines import entry_function
 from mlusim.bangc.module import Module
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.waiting import SUSPEND

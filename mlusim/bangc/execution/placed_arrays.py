@@ -12,8 +12,8 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.bangc.execution.file_variables import undefined_variable
 from mlusim.bangc.execution.image import Image, Room
-from mlusim.bangc.execution.lines import raise_at
-from mlusim.bangc.execution.runtime_layout import ARENA_BYTES, EXTERN, KINDS, SRAM
+from mlusim.bangc.lines import raise_at
+from mlusim.bangc.runtime_layout import ARENA_BYTES, EXTERN, KINDS, SRAM
 from mlusim.errors import AccessError, AllocationError
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.allocation import Allocation, Memory

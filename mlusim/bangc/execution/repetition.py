@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from mlusim.bangc.execution.lines import raise_at
+from mlusim.bangc.lines import raise_at
 from mlusim.errors import OperationLimitError
 from mlusim.log import SYNC
 from mlusim.units import group_digits

@@ -11,7 +11,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.bangc.calls.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
-from mlusim.bangc.compiler.debug_lines import SourceLine
+from mlusim.bangc.debug_lines import SourceLine
 from mlusim.bangc.host.host_time import HostTime
 from mlusim.bangc.host.memory import ProgramMemory
 from mlusim.bangc.host.missing_waits import MissingWaits

@@ -11,11 +11,11 @@ import numpy as np
 
 from mlusim.bangc.calls.host_calls import STATUS
 from mlusim.bangc.execution.file_variables import is_unset
-from mlusim.bangc.execution.runtime_layout import Range
 from mlusim.bangc.host.argument_types import check_result
 from mlusim.bangc.host.copies_3d import volume_copy
 from mlusim.bangc.host.spans import Region
-from mlusim.cores.compute.convert import ROUND
+from mlusim.bangc.runtime_layout import Range
+from mlusim.cores.convert import ROUND
 from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AllocationError, InputError
 from mlusim.units import group_digits, round_up

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.calls.host_calls import SAME
-from mlusim.bangc.compiler.debug_lines import SourceLine
+from mlusim.bangc.debug_lines import SourceLine
 from mlusim.bangc.host.spans import LaunchUse, Region, Span, conflict, in_flight, spans_of
 from mlusim.log import NONE
 from mlusim.log_tables import Remark

@@ -21,8 +21,10 @@ from mlusim.bangc.execution import faults
 from mlusim.bangc.execution.file_variables import demangled, function_addresses, function_symbols
 from mlusim.bangc.execution.image import Image, Room
 from mlusim.bangc.execution.kernel import execute, gdram_map
-from mlusim.bangc.execution.lines import entry_function
-from mlusim.bangc.execution.runtime_layout import (
+from mlusim.bangc.host.argument_types import check_addresses
+from mlusim.bangc.host.cnrt import Cnrt
+from mlusim.bangc.lines import entry_function
+from mlusim.bangc.runtime_layout import (
     ARENA_BYTES,
     FINISHED,
     KINDS,
@@ -34,8 +36,6 @@ from mlusim.bangc.execution.runtime_layout import (
     WILD,
     Leave,
 )
-from mlusim.bangc.host.argument_types import check_addresses
-from mlusim.bangc.host.cnrt import Cnrt
 from mlusim.errors import AccessError, InputError, KernelError, MlusimError
 from mlusim.host.device import Device
 from mlusim.units import group_digits

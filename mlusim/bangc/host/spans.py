@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.bangc.calls.host_calls import SAME
-from mlusim.bangc.execution.runtime_layout import IN_FLIGHT, WRITTEN
 from mlusim.bangc.host.copies_3d import volume_copy
+from mlusim.bangc.runtime_layout import IN_FLIGHT, WRITTEN
 from mlusim.verifier.accesses.table import accesses_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-// Fibres: what they share with Python (`mlusim/bangc/execution/runtime_layout.py`), and the switch to their caller.
+// Fibres: what they share with Python (`mlusim/bangc/runtime_layout.py`), and the switch to their caller.
 #pragma once
 
 #include <csetjmp>

@@ -3,8 +3,5 @@
 Instructions:
   vector                   issues those in the table, `mlusim.cores.instructions`; `uncached_vector`: all others
   vector_call              cost and checks of an instruction, for operands of given layouts
-
-Effects:
   deferred_vector          instructions on deferred loads
-  convert                  the values of conversions between element types
 """

@@ -1,6 +1,6 @@
 """Conversions between element types, with BANG C's rounding modes and scale positions.
 
-`dst = src` in dst's type. The rules are those of `cores.compute.convert`; in addition, conversions to a float of 32
+`dst = src` in dst's type. The rules are those of `cores.convert`; in addition, conversions to a float of 32
 bits or less support every rounding mode, and `position` scales by a power of two before rounding: a float becomes the
 integer src / 2^position, an integer the float src * 2^position. Integers have a position each: between them, `position`
 is that of dst minus that of src.
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.cores.compute.convert import ROUND, steps
-from mlusim.cores.compute.convert import convert as convert_array
+from mlusim.cores.convert import ROUND, steps
+from mlusim.cores.convert import convert as convert_array
 from mlusim.cores.instructions.record import ANY, Extent, Instruction, Match, Operand, Overlap, same_size
 from mlusim.cores.instructions.rounding import narrow
 from mlusim.cores.instructions.vector_library import vector_casts

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from mlusim.cores.foreign_names import argument_advice
 from mlusim.cores.instructions.record import Extent, Instruction, Match, Overlap, Types
-from mlusim.cores.tasks.foreign_names import argument_advice
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError, shown
 from mlusim.hardware.checks import ALIGNED_SIZE_BYTES

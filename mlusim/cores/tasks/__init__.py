@@ -7,6 +7,5 @@ Execution:
 
 Errors:
   kernel_errors            errors of kernels, located at their lines by `source_line`
-  foreign_names            names of other kernel languages, for the errors about unknown names
   unawaited, endless       coroutines that are never awaited; tasks without end
 """

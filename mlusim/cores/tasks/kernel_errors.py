@@ -10,8 +10,8 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.conversion_methods import CONVERSIONS, ConversionMethods
+from mlusim.cores.foreign_names import argument_advice, replacement
 from mlusim.cores.instructions.table import BY_INTRINSIC
-from mlusim.cores.tasks.foreign_names import argument_advice, replacement
 from mlusim.cores.tasks.source_line import awaiting_line, kernel_line
 from mlusim.errors import (
     AccessError,

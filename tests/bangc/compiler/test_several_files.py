@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mlusim import Device, bangc
-from mlusim.bangc.compiler import debug_lines, toolchain
+from mlusim.bangc import debug_lines
+from mlusim.bangc.compiler import toolchain
 from mlusim.bangc.compiler.linking import link_text
 from mlusim.bangc.host.program import run_program
 from mlusim.errors import CompileError

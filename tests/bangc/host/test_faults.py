@@ -10,7 +10,7 @@ import pytest
 
 import mlusim
 from mlusim import Device, bangc
-from mlusim.bangc.compiler.debug_lines import is_system
+from mlusim.bangc.debug_lines import is_system
 from mlusim.bangc.execution import faults
 from mlusim.bangc.host.own_process import run_apart
 from mlusim.bangc.host.program import Program

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlusim.cores.compute.convert import steps
+from mlusim.cores.convert import steps
 from mlusim.cores.core import Core
 from mlusim.hardware import board as board_of
 from mlusim.log import VECTOR

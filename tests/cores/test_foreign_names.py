@@ -9,8 +9,8 @@ import pytest
 
 from kernel_runs import run_alone
 from mlusim import Core, Direction, KernelError
-from mlusim.cores.tasks import foreign_names
-from mlusim.cores.tasks.foreign_names import replacement
+from mlusim.cores import foreign_names
+from mlusim.cores.foreign_names import replacement
 
 
 def test_every_replacement_is_an_instruction_or_attribute() -> None:

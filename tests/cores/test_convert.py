@@ -24,8 +24,8 @@ from exact_conversions import (
     patterns,
 )
 from mlusim import dtypes
-from mlusim.cores.compute import convert as module
-from mlusim.cores.compute.convert import convert
+from mlusim.cores import convert as module
+from mlusim.cores.convert import convert
 from mlusim.errors import InputError
 
 ALLOWED = [pair for pair in PAIRS if pair.values[0] not in PARTS or pair.values[1] in PARTS]

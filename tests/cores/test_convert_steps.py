@@ -10,7 +10,7 @@ import pytest
 
 from exact_conversions import PAIRS, PARTS, Array, boundaries, name, patterns
 from mlusim import dtypes
-from mlusim.cores.compute.convert import convert, steps
+from mlusim.cores.convert import convert, steps
 from mlusim.errors import InputError
 
 
