@@ -123,15 +123,23 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def directory_for(path: Path) -> Iterator[None]:
-    """Create a directory, and its parents, for the files of the block. If it fails, those left empty are removed."""
+    """Create a directory, and its parents, for the files of the block. If it fails, those left empty are removed.
+
+    Raises `InputError` for an `OSError` of the block, which writes these files.
+    """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
         yield
-    except BaseException:
+    except BaseException as error:
         for folder in missing:
             with suppress(OSError):
                 folder.rmdir()
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise InputError(
+                f"cannot write to {path}: {reason}; name a directory that can be written and has room"
+            ) from error
         raise
 
 

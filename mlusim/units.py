@@ -60,6 +60,21 @@ def signed(value: float, decimals: int) -> str:
     return text if float(text) else text[1:]
 
 
+def signed_us(time_ps: int) -> str:
+    """Format a change of a time, as a number of microseconds: `+1.50`."""
+    return signed(time_ps / PS_PER_US, 2)
+
+
+def signed_percent(change: float | None) -> str:
+    """Format a change, as a fraction, as a percentage: `+1.5 %`; empty for None, which is unknown."""
+    return "" if change is None else f"{signed(100 * change, 1)} %"
+
+
+def ratio(amount: float, reference: float) -> str:
+    """Format a ratio: `1.25 x`; empty for a reference of 0."""
+    return f"{amount / reference:.2f} x" if reference else ""
+
+
 def percent(share: float | None) -> str:
     """Format a fraction as a percentage: `51.3 %`; small positive values are `< 0.1 %`, and None, undefined, is `-`."""
     if share is None:

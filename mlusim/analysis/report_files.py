@@ -21,7 +21,6 @@ from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline_picture import draw_timeline
 from mlusim.analysis.trace import stream_trace
 from mlusim.analysis.traffic import draw_traffic
-from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
 from mlusim.inputs import as_path
 from mlusim.units import format_us, percent
@@ -51,15 +50,9 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
     check_run(result)
     # Without plotly, no directory is made.
     plotly_bundle()
-    try:
-        # All files are renamed to their final names together, when the last one is complete.
-        with directory_for(target), ExitStack() as files:
-            written = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
-    except OSError as error:
-        raise InputError(
-            f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
-            "and has room"
-        ) from error
+    # All files are renamed to their final names together, when the last one is complete.
+    with directory_for(target), ExitStack() as files:
+        written = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
     return [target / name for name in written]
 
 

@@ -10,7 +10,19 @@ from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.files import source_name
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
-from mlusim.units import GIGA, KIB, MEGA, PS_PER_US, format_bytes, format_us, group_digits, percent, plural, short_bytes
+from mlusim.units import (
+    GIGA,
+    KIB,
+    MEGA,
+    PS_PER_US,
+    format_bytes,
+    format_us,
+    group_digits,
+    percent,
+    plural,
+    ratio,
+    short_bytes,
+)
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
@@ -50,12 +62,9 @@ def figures(result: Result) -> list[Row]:
         )
     for name in ("read", "write"):
         nbytes, compulsory = metrics.bus_bytes[name], metrics.compulsory_bytes[name]
-        ratio = (
-            f"{nbytes / compulsory:.2f} x the compulsory {group_digits(compulsory)} B"
-            if compulsory
-            else "nothing compulsory"
-        )
-        table.append(Row(f"DRAM bus, {name}", f"{group_digits(nbytes)} B", ratio))
+        times = ratio(nbytes, compulsory)
+        note = f"{times} the compulsory {group_digits(compulsory)} B" if times else "nothing compulsory"
+        table.append(Row(f"DRAM bus, {name}", f"{group_digits(nbytes)} B", note))
     peak = board.dram_bandwidth_bytes_per_s / GIGA
     vendors = metrics.vendor_io_efficiency
     differs = metrics.theory_io_bytes != sum(metrics.compulsory_bytes.values())
@@ -149,7 +158,7 @@ def _lower_bound(result: Result) -> Row:
     bound = result.lower_bound
     by_compute = bound.compute_ps > bound.io_ps
     what = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"
-    times = f"; the run takes {result.time_ps / bound.time_ps:.2f} x" if bound.time_ps else ""
+    times = f"; the run takes {ratio(result.time_ps, bound.time_ps)}" if bound.time_ps else ""
     return Row("lower bound", format_us(bound.time_ps), f"{what}{times}")
 
 

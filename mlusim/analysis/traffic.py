@@ -6,7 +6,7 @@ from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.style import BOUND, BUS, REQUESTED
-from mlusim.units import binary_unit
+from mlusim.units import binary_unit, ratio, short_bytes
 
 _COMPULSORY, _REQUESTED, _BUS = "compulsory: inputs and outputs, once", "requested by the kernel", "on the DRAM bus"
 _MIN_RATIO = 0.01
@@ -36,10 +36,9 @@ def draw_traffic(metrics: Metrics, title: str, about: str) -> Canvas:
     plot.x_grid()
     for y, (_, role, nbytes, compulsory) in zip(heights, bars, strict=True):
         plot.rectangles(0, nbytes / size, y - 0.4, y + 0.4, _COLOURS[role])
-        own_unit, own_size = binary_unit(nbytes)
-        label = f"{nbytes / own_size:.4g} {own_unit}"
+        label = short_bytes(nbytes)
         if compulsory and role != _COMPULSORY and nbytes > _MIN_RATIO * compulsory:
-            label += f"   {nbytes / compulsory:.2f} x"
+            label += f"   {ratio(nbytes, compulsory)}"
         canvas.text(float(plot.at_x(nbytes / size)) + 9, float(plot.at_y(y)), label, 9, "l")
     plot.y_names(heights, names, 10)
     plot.x_axis(f"bytes [{unit}]")

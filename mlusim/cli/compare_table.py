@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import console
-from mlusim.units import PS_PER_US, format_us, percent, short_bytes
+from mlusim.units import PS_PER_US, format_us, percent, ratio, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.explore.compare import Row
@@ -55,7 +55,7 @@ def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
         name,
         *((str(row.tier),) if tiers else ()),
         format_us(metrics.time_ps),
-        f"{first_ps / metrics.time_ps:.2f} x" if first_ps and metrics.time_ps else "",
+        ratio(first_ps, metrics.time_ps) if first_ps else "",
         percent(metrics.io_efficiency),
         *(sizes if full else ()),
         went,

@@ -39,11 +39,6 @@ def console() -> Console:
     return console
 
 
-def print_exact(text: str) -> None:
-    """Print lines unchanged: commands and paths, which are copied."""
-    click.echo(text)
-
-
 def print_command(command: str) -> None:
     """A command line to paste; one that is wider than the terminal continues below, by the shell's own rule."""
     _print_pasted(re.split(r" (?=--)", command), mark=" \\")
@@ -91,15 +86,6 @@ def print_errors(report: Report) -> None:
     """Print the errors of a report where nothing else is printed, with --quiet: they are why a command fails."""
     for finding in report.errors:
         click.echo(finding.text(), err=True)
-
-
-def print_wrapped(text: str) -> None:
-    """Print a sentence or a list, wrapped at the terminal's width; the lines after the first are indented."""
-    import textwrap
-
-    click.echo(
-        textwrap.fill(text, console().width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    )
 
 
 def print_json(value: Any) -> None:

@@ -14,7 +14,7 @@ from mlusim.cli.operator_inputs import strategy_option
 from mlusim.cli.option_types import DIRECTORY
 from mlusim.cli.options import device_option, explain_option, out_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, write_and_print
-from mlusim.files import directory_for, writing
+from mlusim.files import directory_for
 
 if TYPE_CHECKING:
     from mlusim.arrays import Array
@@ -76,7 +76,7 @@ def demo(
     clips, shifts = make_clips()
     if save is not None:
         folder = Path(save)
-        with writing(f"--save {save}"), directory_for(folder):
+        with directory_for(folder):
             write_array("--save", folder / "clip.npy", clips)
             write_array("--save", folder / "shifts.npy", shifts)
     command = command_of("tin_shift")

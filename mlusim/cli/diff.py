@@ -13,7 +13,7 @@ from mlusim.cli.option_types import DIRECTORY, FILE
 from mlusim.cli.options import output_options
 from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
-from mlusim.units import PS_PER_US, signed
+from mlusim.units import signed_percent, signed_us
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference
@@ -74,21 +74,21 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     from mlusim.units import format_us
 
     before, after = difference.before, difference.after
-    change = f" ({signed(100 * (after.time_ps / before.time_ps - 1), 1)} %)" if before.time_ps else ""
+    change = f" ({signed_percent(after.time_ps / before.time_ps - 1)})" if before.time_ps else ""
     for letter, result, name in zip("AB", (before, after), difference.names, strict=True):
         console.print_text(f"{letter}  {format_us(result.time_ps)}  {name}")
-    console.print_text(f"\n{_signed(difference.time_ps)} us{change}, per core on average:\n")
+    console.print_text(f"\n{signed_us(difference.time_ps)} us{change}, per core on average:\n")
     causes = sorted((item for item in difference.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
     if causes:
-        console.print_columns(("us", "cause"), [(_signed(value), CAUSES[name]) for name, value in causes], right=(0,))
+        console.print_columns(("us", "cause"), [(signed_us(value), CAUSES[name]) for name, value in causes], right=(0,))
     else:
         console.print_text("no cause took more or less time")
     lines = [line for line in difference.lines if line.time_ps]
     shown = lines if full else lines[:_SHOWN]
     rest = difference.time_ps - sum(line.time_ps for line in shown)
-    rows = [(_signed(line.time_ps), line.location, line.text) for line in shown]
+    rows = [(signed_us(line.time_ps), line.location, line.text) for line in shown]
     if len(lines) > len(shown):
-        rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
+        rows.append((signed_us(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
     if rows:
         console.print_text("")
         console.print_columns(("us", "line A -> B", "source"), rows, right=(0,), cut=not full)
@@ -98,7 +98,3 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
         console.print_text("")
         console.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
     console.print_suggestions("What to try for B", tries, after)
-
-
-def _signed(time_ps: int) -> str:
-    return signed(time_ps / PS_PER_US, 2)

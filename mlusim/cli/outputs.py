@@ -19,7 +19,7 @@ from mlusim.cli.command_files import (
 )
 from mlusim.cli.provenance import made_by, verification_json
 from mlusim.errors import InputError
-from mlusim.units import plural, signed
+from mlusim.units import plural, signed_percent
 
 if TYPE_CHECKING:
     from mlusim.ops.sensitivity import Sensitivity
@@ -120,7 +120,7 @@ def write_and_print(
         for line in lines:
             console.print_text(line)
         if files:
-            console.print_wrapped(f"report in {outputs.report}: {', '.join(path.name for path in files)}")
+            console.print_text(f"report in {outputs.report}: {', '.join(path.name for path in files)}")
 
 
 def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list[str]]:
@@ -194,10 +194,7 @@ def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:
     console.print_text("\nTime with one parameter 20 % smaller and larger:")
     console.print_columns(
         ("parameter", "-20 %", "+20 %", "source"),
-        [
-            (row.field, *(f"{signed(100 * change, 1)} %" for change in (row.less, row.more)), row.source)
-            for row in sensitivities
-        ],
+        [(row.field, *map(signed_percent, (row.less, row.more)), row.source) for row in sensitivities],
         right=(1, 2),
     )
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.cli import console
 from mlusim.cli.command_files import check_directory
 from mlusim.cli.option_types import DIRECTORY, FILE
 from mlusim.cli.options import output_options
@@ -62,7 +61,7 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
         _print_json(results, files)
     elif not quiet:
         for file in files:
-            console.print_exact(str(file))
+            click.echo(str(file))
 
 
 def _print_json(results: dict[str, Result], files: list[Path]) -> None:

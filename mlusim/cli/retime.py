@@ -11,7 +11,7 @@ from mlusim.cli.option_types import DEVICE, FILE, NEW_FILE, assignments, board_p
 from mlusim.cli.options import SAVE_RUN, output_options, report_option
 from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.errors import InputError
-from mlusim.units import signed
+from mlusim.units import signed_percent
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -111,7 +111,7 @@ def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: 
     board = result.board.name
     if parameters:
         board += f" with {', '.join(f'{name} = {value}' for name, value in parameters.items())}"
-    change = f" ({signed(100 * (result.time_ps / recorded.time_ps - 1), 1)} %)" if recorded.time_ps else ""
+    change = f" ({signed_percent(result.time_ps / recorded.time_ps - 1)})" if recorded.time_ps else ""
     lines = [
         f"{result.operator}: {format_us(recorded.time_ps)} on {recorded.board.name}, as recorded",
         f"{format_us(result.time_ps)}{change} on {board}",

@@ -58,20 +58,15 @@ class Several(ParamType):
         return [self.base.convert(part.strip(), param, ctx) for part in value.split(",")]
 
 
-class Values(ParamType):
-    """Whole numbers of an axis: lists, ranges, units."""
+def _values(parameter: str) -> Parsed:
+    """Return the type of an axis of whole numbers: lists, ranges, units."""
 
-    name = "values"
-
-    def __init__(self, parameter: str) -> None:
-        self.parameter = parameter
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a list of the numbers."""
+    def parse(text: str) -> list[int | float]:
         from mlusim.explore.axis_values import numbers
 
-        del param, ctx
-        return numbers(self.parameter, value) if isinstance(value, str) else value
+        return numbers(parameter, text)
+
+    return Parsed("values", parse)
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -114,7 +109,7 @@ def shapes_option(*, required: bool) -> Option:
 nram_limits_option = click.option(
     "--nram-limit",
     "nram_limit_bytes",
-    type=Values("nram_limit_bytes"),
+    type=_values("nram_limit_bytes"),
     metavar="SIZES",
     help="Limit on the NRAM that a plan uses; makes tiles smaller, and leaves the board unchanged.",
 )
@@ -122,19 +117,19 @@ _BOARD_OPTIONS = (
     click.option(
         "--nram",
         "nram_bytes",
-        type=Values("nram_bytes"),
+        type=_values("nram_bytes"),
         metavar="SIZES",
         help="NRAM of a core that a kernel may use: 64KiB,1MiB.",
     ),
     click.option(
         "--cores",
-        type=Values("cores"),
+        type=_values("cores"),
         metavar="NUMBERS",
         help="Number of MLU cores in use: whole clusters, or part of one. They share the whole board's DRAM.",
     ),
     click.option(
         "--bandwidth",
-        type=Values("dram_bandwidth_bytes_per_s"),
+        type=_values("dram_bandwidth_bytes_per_s"),
         metavar="RATES",
         help="Nominal DRAM bandwidth: 307.2GB/s,614.4GB/s.",
     ),

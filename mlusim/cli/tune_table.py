@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from mlusim.cli import console
 from mlusim.cli.provenance import print_with_provenance, provenance
-from mlusim.units import PS_PER_US, plural
+from mlusim.units import PS_PER_US, plural, ratio
 
 if TYPE_CHECKING:
     from mlusim.explore.tuning import Tuning
@@ -21,7 +23,7 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
         print_with_provenance("tune", tuning.to_json(), provenance([tuning.board]))
         return
     if quiet:
-        console.print_exact(tuning.command)
+        click.echo(tuning.command)
         return
     from mlusim.explore.table_cells import tuning_cells
 
@@ -57,9 +59,9 @@ def _notes(tuning: Tuning) -> list[str]:
     if not _has_plans(tuning):
         notes += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
     bound = format_us(round(best["lower_bound_us"] * PS_PER_US))
-    over = f"{best['time_us'] / best['lower_bound_us']:.2f} x " if best["lower_bound_us"] else ""
+    times = ratio(best["time_us"], best["lower_bound_us"])
     early = ", so the search ended early" if tuning.at_lower_bound else ""
-    notes.append(f"the best takes {over}the lower bound of {bound}{early}")
+    notes.append(f"the best takes {times}{' ' if times else ''}the lower bound of {bound}{early}")
     if tuning.as_good:
         others = "1 other is" if tuning.as_good == 1 else f"{tuning.as_good} others are"
         notes.append(f"{others} within 2 % of the best, which is less than the error of the model")

@@ -12,7 +12,7 @@ from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError
-from mlusim.units import percent, signed
+from mlusim.units import percent, signed_percent
 
 if TYPE_CHECKING:
     from mlusim.validation.report import Accuracy, Outcome
@@ -87,9 +87,9 @@ def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
             row.name,
             f"{row.time_us:,.2f}".replace(",", " "),
             f"{outcome.simulated_us:,.2f}".replace(",", " "),
-            _signed(outcome.error),
-            row.use if outcome.left_out_error is None else _signed(outcome.left_out_error),
-            _signed(outcome.kind_left_out_error),
+            signed_percent(outcome.error),
+            row.use if outcome.left_out_error is None else signed_percent(outcome.left_out_error),
+            signed_percent(outcome.kind_left_out_error),
         ]
         if full:
             cells += [row.board, row.dtype, row.shape, row.launch, row.grade, row.source]
@@ -109,7 +109,3 @@ def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
         by_kind = percent(figures.kind_left_out_mean), percent(figures.kind_left_out_worst)
         text += f"by kind   mean error {by_kind[0]}, worst {by_kind[1]}\n"
     console.print_text(text.rstrip("\n"))
-
-
-def _signed(part: float | None) -> str:
-    return "" if part is None else f"{signed(100 * part, 1)} %"

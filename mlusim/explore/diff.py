@@ -16,7 +16,7 @@ from mlusim.arrays import Integers
 from mlusim.files import source_name
 from mlusim.results.result import Result
 from mlusim.results.saved import as_result
-from mlusim.units import PS_PER_US, signed
+from mlusim.units import PS_PER_US, signed_us
 
 OTHER = "no operation"
 # Options of `mlusim run` that say what runs, and how `Difference.names` writes them before their value.
@@ -78,7 +78,7 @@ class Difference:
 
     def __repr__(self) -> str:
         first, second = self.names
-        return f"<difference of {first} and {second}: {signed(self.time_ps / PS_PER_US, 2)} us>"
+        return f"<difference of {first} and {second}: {signed_us(self.time_ps)} us>"
 
     @property
     def names(self) -> tuple[str, str]:

@@ -36,7 +36,7 @@ def test_several_runs_get_an_index(result, staged_result, tmp_path):
 
 def test_a_page_that_cannot_be_written_is_a_clear_error(result, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cannot write the report to .*: .*; name a directory"):
+    with pytest.raises(InputError, match=r"cannot write to .*: .*; name a directory"):
         write_pages({"one": result}, tmp_path / "file" / "deep")
 
 

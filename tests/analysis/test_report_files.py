@@ -127,7 +127,7 @@ def test_a_failed_report_leaves_no_partial_files(result, tmp_path, monkeypatch):
 
     monkeypatch.setattr(report_files, "draw", lambda _: {})
     monkeypatch.setattr(report_files, "stream_trace", full)
-    with pytest.raises(InputError, match=r"cannot write the report to .*: No space left on device; name a directory"):
+    with pytest.raises(InputError, match=r"cannot write to .*: No space left on device; name a directory"):
         write_report(result, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
     assert (tmp_path / "summary.json").read_text() == "old"
@@ -138,9 +138,7 @@ def test_a_failed_report_leaves_no_partial_files(result, tmp_path, monkeypatch):
 
 def test_a_directory_that_cannot_be_made_is_a_clear_error(result, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        InputError, match=r"cannot write the report to .*file.*: .*; name a directory that can be written"
-    ):
+    with pytest.raises(InputError, match=r"cannot write to .*file.*: .*; name a directory that can be written"):
         write_report(result, tmp_path / "file" / "reports")
 
 

@@ -35,7 +35,7 @@ from mlusim.analysis.style import (
     WRITE,
     time_unit,
 )
-from mlusim.units import PS_PER_US, group_digits, percent
+from mlusim.units import PS_PER_US, group_digits, percent, ratio
 
 Figure = dict[str, Any]
 
@@ -259,10 +259,7 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
     )
     traces = []
     for name, colour, nbytes in series:
-        ratios = [
-            f"{amount / tensor.compulsory_bytes:.2f} x" if tensor.compulsory_bytes else ""
-            for amount, tensor in zip(nbytes, tensors, strict=True)
-        ]
+        ratios = [ratio(amount, tensor.compulsory_bytes) for amount, tensor in zip(nbytes, tensors, strict=True)]
         traces.append(
             {"type": "bar", "orientation": "h", "name": name, "y": names, "x": nbytes, "marker": {"color": colour}}
             | {"text": ratios if colour != BOUND else [""] * len(tensors), "textposition": "outside"}

@@ -13,9 +13,8 @@ from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.small_pictures import share_bar, swatches
 from mlusim.analysis.timeline_picture import draw_two_timelines
-from mlusim.errors import InputError
 from mlusim.files import atomic_write, directory_for, utf8
-from mlusim.units import PS_PER_US, format_us, group_digits, percent, signed
+from mlusim.units import format_us, group_digits, percent, ratio, signed_us
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference, MetricChange
@@ -26,11 +25,8 @@ if TYPE_CHECKING:
 def write_difference(difference: Difference, tries: Sequence[Suggestion], directory: Path) -> Path:
     """Write diff.html, and return its path. Raises `InputError`."""
     path = directory / "diff.html"
-    try:
-        with directory_for(directory), atomic_write(path) as stream:
-            stream.write(utf8(difference_page(difference, tries)))
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    with directory_for(directory), atomic_write(path) as stream:
+        stream.write(utf8(difference_page(difference, tries)))
     return path
 
 
@@ -42,7 +38,7 @@ def difference_page(difference: Difference, tries: Sequence[Suggestion]) -> str:
     """
     runs = {"A": difference.before, "B": difference.after}
     names = dict(zip(runs, difference.names, strict=True))
-    total = f"{signed(difference.time_ps / PS_PER_US, 2)} us"
+    total = f"{signed_us(difference.time_ps)} us"
     figures = [(esc(metric.name), *map(esc, figure_cells(metric))) for metric in difference.metrics]
     origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
     content = (
@@ -70,13 +66,13 @@ def _runs(runs: dict[str, Result], names: dict[str, str]) -> str:
 
 def _causes(difference: Difference) -> str:
     changes = difference.causes_ps.items()
-    rows = [(esc(CAUSES[name]), signed(time_ps / PS_PER_US, 2)) for name, time_ps in changes if time_ps]
+    rows = [(esc(CAUSES[name]), signed_us(time_ps)) for name, time_ps in changes if time_ps]
     return table(("cause", "us"), rows, (1,))
 
 
 def _lines(difference: Difference) -> str:
     rows = [
-        (esc(line.location), f"<code>{esc(line.text)}</code>", signed(line.time_ps / PS_PER_US, 2))
+        (esc(line.location), f"<code>{esc(line.text)}</code>", signed_us(line.time_ps))
         for line in difference.lines
         if line.time_ps
     ]
@@ -85,9 +81,8 @@ def _lines(difference: Difference) -> str:
 
 def figure_cells(metric: MetricChange) -> tuple[str, str, str]:
     """Return a figure of both runs as text: the first run's value, the second's, and their ratio."""
-    ratio = f"{metric.after / metric.before:.2f} x" if metric.before else ""
     text = percent if metric.name.endswith("efficiency") else _number
-    return text(metric.before), text(metric.after), ratio
+    return text(metric.before), text(metric.after), ratio(metric.after, metric.before)
 
 
 def _number(value: float) -> str:

@@ -43,20 +43,14 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
             )
     # Without plotly, no directory is made.
     library = plotly_bundle()
-    try:
-        with directory_for(target):
-            # One copy of the library for all pages: embedding it adds 5 MB to each.
-            _write(target / BUNDLE, library)
-            pages = [
-                _write(target / f"{name}.html", page(result, home="index.html", bundle=BUNDLE))
-                for name, result in results.items()
-            ]
-            return [_write(target / "index.html", index(results)), *pages, target / BUNDLE]
-    except OSError as error:
-        raise InputError(
-            f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
-            "and has room"
-        ) from error
+    with directory_for(target):
+        # One copy of the library for all pages: embedding it adds 5 MB to each.
+        _write(target / BUNDLE, library)
+        pages = [
+            _write(target / f"{name}.html", page(result, home="index.html", bundle=BUNDLE))
+            for name, result in results.items()
+        ]
+        return [_write(target / "index.html", index(results)), *pages, target / BUNDLE]
 
 
 def index(results: Mapping[str, Result]) -> str:
@@ -94,7 +88,6 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
     if above:
         share = bound.losses_ps[bound.largest_loss] / result.board.cores / above
         largest_loss = f"{LOSSES[bound.largest_loss]} ({percent(share)})"
-    times = f"{result.time_ps / bound.time_ps:.2f}" if bound.time_ps else ""
     return [
         # A path relative to the folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
         f'<a href="./{quote(link)}">{esc(name)}</a>',
@@ -102,7 +95,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         f'<span class="name">{esc(result.board.name)}</span>',
         esc(result.strategy or _launched(result)),
         format_us(metrics.time_ps),
-        times,
+        f"{result.time_ps / bound.time_ps:.2f}" if bound.time_ps else "",
         percent(metrics.io_efficiency),
         short_bytes(sum(metrics.bus_bytes.values())),
         esc(largest_loss),

@@ -18,7 +18,18 @@ from mlusim.analysis.page.tiles import tile_data, tile_map
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans, timeline_data
 from mlusim.analysis.style import core_colours
 from mlusim.analysis.summary import figures, split_rows
-from mlusim.units import GIGA, PS_PER_S, PS_PER_US, format_ns, format_us, group_digits, percent, plural, short_bytes
+from mlusim.units import (
+    GIGA,
+    PS_PER_S,
+    PS_PER_US,
+    format_ns,
+    format_us,
+    group_digits,
+    percent,
+    plural,
+    ratio,
+    short_bytes,
+)
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -80,19 +91,16 @@ class Sections:
         metrics, board, bound = result.metrics, result.board, result.lower_bound
         bus = sum(metrics.bus_bytes.values())
         compulsory = sum(metrics.compulsory_bytes.values())
-        times = (
-            f"{result.time_ps / bound.time_ps:.2f} x the lower bound of {format_us(bound.time_ps)}"
-            if bound.time_ps
-            else ""
-        )
+        times = ratio(result.time_ps, bound.time_ps)
+        of_bound = f"{times} the lower bound of" if times else "lower bound"
         cores = len({(task.cluster, task.core) for task in result.log.tasks if not task.is_memory_core})
         cards = [
-            ("Time", format_us(metrics.time_ps), times or f"lower bound {format_us(bound.time_ps)}"),
+            ("Time", format_us(metrics.time_ps), f"{of_bound} {format_us(bound.time_ps)}"),
             ("io_efficiency", percent(metrics.io_efficiency), metrics.verdict),
             (
                 "On the DRAM bus",
                 short_bytes(bus),
-                f"{bus / compulsory:.2f} x the compulsory {short_bytes(compulsory)}" if compulsory else "",
+                f"{ratio(bus, compulsory)} the compulsory {short_bytes(compulsory)}" if compulsory else "",
             ),
             ("Cores with a task", f"{cores} of {board.cores}", f"{board.clusters} clusters"),
             (

@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.page.parts import esc
 from mlusim.analysis.tensor_bytes import bytes_by_allocation, compulsory_by_allocation
-from mlusim.units import group_digits
+from mlusim.units import group_digits, ratio
 
 
 class TensorTraffic(NamedTuple):
@@ -62,7 +62,6 @@ def tensor_row(tensor: TensorTraffic) -> list[str]:
     """Return the cells of a tensor: bytes, and the ratio to the compulsory bytes."""
     bus = tensor.bus_read_bytes + tensor.bus_write_bytes
     shape = f"{tensor.dtype} {list(tensor.shape)}, {'input' if tensor.is_input else 'output'}" if tensor.dtype else ""
-    ratio = f"{bus / tensor.compulsory_bytes:.2f} x" if tensor.compulsory_bytes else ""
     amounts = (
         tensor.compulsory_bytes,
         tensor.read_bytes,
@@ -71,4 +70,4 @@ def tensor_row(tensor: TensorTraffic) -> list[str]:
         tensor.bus_write_bytes,
     )
     about = f"<br><small>{esc(shape)}</small>" if shape else ""
-    return [f"{esc(tensor.name)}{about}", *map(group_digits, amounts), ratio]
+    return [f"{esc(tensor.name)}{about}", *map(group_digits, amounts), ratio(bus, tensor.compulsory_bytes)]
