@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from command_line import INPUTS, ROOT, RUN, call, expected, shifted, succeed
+from command_line import INPUTS, ROOT, RUN, call, expected, output_of, shifted
 from mlusim.cli import main
 from mlusim.cli.operators import SUMMARIES
 from mlusim.hardware import presets
@@ -42,11 +42,11 @@ def process(*arguments, **options):
 
 
 def test_without_arguments_the_command_prints_help():
-    assert succeed() == succeed("--help")
-    assert "mlusim demo" in succeed()
+    assert output_of() == output_of("--help")
+    assert "mlusim demo" in output_of()
     for name in ("run", "compare", "sweep", "tune"):
         alone = call(name)
-        assert (alone.exit_code, alone.stdout, alone.stderr) == (2, "", succeed(name, "-h"))
+        assert (alone.exit_code, alone.stdout, alone.stderr) == (2, "", output_of(name, "-h"))
 
 
 def test_version_matches_pyproject():
@@ -55,13 +55,13 @@ def test_version_matches_pyproject():
     version_file = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]["path"]
     names = {}
     exec((ROOT / version_file).read_text(), names)
-    assert succeed("--version").startswith(f"mlusim {names['__version__']}, ")
+    assert output_of("--version").startswith(f"mlusim {names['__version__']}, ")
     assert mlusim.__version__ == names["__version__"]
 
 
 @pytest.mark.parametrize("command", [*main.commands, *(f"run {name}" for name in SUMMARIES)])
 def test_every_help_shows_an_example(command):
-    text = succeed(*command.split(), "--help")
+    text = output_of(*command.split(), "--help")
     assert f"  mlusim {command} " in text or f"  mlusim {command}\n" in text
 
 
@@ -75,7 +75,7 @@ def test_every_operator_has_its_options_exactly_once(group, name):
 
 
 def test_the_demo_shifts_a_photograph_exactly(folder):
-    text = succeed("demo", "--save", "inputs", "--out", "out.npy", "--explain")
+    text = output_of("demo", "--save", "inputs", "--out", "out.npy", "--explain")
     clip, shifts = np.load("inputs/clip.npy"), np.load("inputs/shifts.npy")
     assert clip.shape == (4, 8, 12, 112 * 112)
     assert 0.2 < clip.mean() < 0.8
@@ -87,35 +87,37 @@ def test_the_demo_shifts_a_photograph_exactly(folder):
 
 @pytest.mark.slow
 def test_the_demo_writes_a_report_with_a_film(folder):
-    succeed("demo", "--report", "report", "--quiet", "--device", "mlu590-h8")
+    output_of("demo", "--report", "report", "--quiet", "--device", "mlu590-h8")
     assert Path("report/film.png").read_bytes().startswith(b"\x89PNG")
     assert Path("report/timeline.png").read_bytes().startswith(b"\x89PNG")
-    found = json.loads(succeed("demo", "--json"))
+    found = json.loads(output_of("demo", "--json"))
     assert found["operator"] == "tin_shift_forward"
 
 
 def test_devices_lists_every_preset():
-    text = succeed("devices")
+    text = output_of("devices")
     assert "mlu370-x4 372 8 x 4 1 000 MHz 307.2 GB/s 640 KiB 3.875 MiB 8" in " ".join(text.split())
     names = [board.name for board in presets()]
     assert [line.split()[0] for line in text.splitlines()[1:] if line and line.split()[0] in names] == names
-    assert [board["name"] for board in json.loads(succeed("devices", "--json"))["boards"]] == names
+    assert [board["name"] for board in json.loads(output_of("devices", "--json"))["boards"]] == names
 
 
 def test_devices_shows_the_source_of_every_parameter():
     board = mlusim.board("mlu590-h8")
-    text = " ".join(succeed("devices", "MLU590-H8").split())
+    text = " ".join(output_of("devices", "MLU590-H8").split())
     for name, source in board.sources.items():
         assert f"{name} " in text
         assert source.split()[0] in text
-    (found,) = json.loads(succeed("devices", "mlu590-h8", "--json"))["boards"]
+    (found,) = json.loads(output_of("devices", "mlu590-h8", "--json"))["boards"]
     assert found["sources"] == dict(board.sources)
     assert found["clock_hz"] == board.clock_hz
 
 
 def test_a_board_printed_as_toml_is_the_same_board(folder):
-    Path("copy.toml").write_text(succeed("devices", "mlu370-x4", "--toml"))
-    (one,), (other,) = (json.loads(succeed("devices", name, "--json"))["boards"] for name in ("copy.toml", "mlu370-x4"))
+    Path("copy.toml").write_text(output_of("devices", "mlu370-x4", "--toml"))
+    (one,), (other,) = (
+        json.loads(output_of("devices", name, "--json"))["boards"] for name in ("copy.toml", "mlu370-x4")
+    )
     assert {key: one[key] for key in one if key != "sources"} == {key: other[key] for key in other if key != "sources"}
 
 
@@ -302,7 +304,7 @@ def test_a_real_process_gives_the_same_result(folder):
     ran = process(*RUN, "--out", "out.npy")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert np.load("out.npy").tobytes() == expected().tobytes()
-    assert ran.stdout == succeed(*RUN, "--out", "out.npy", "--force")
+    assert ran.stdout == output_of(*RUN, "--out", "out.npy", "--force")
 
 
 @pytest.mark.slow

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from mlusim.cli import main
+from command_line import call
 
 
 @pytest.mark.parametrize(
@@ -20,7 +19,7 @@ from mlusim.cli import main
 )
 def test_the_error_says_what_to_write_instead(words, told, tmp_path):
     (tmp_path / "empty.mlu").write_text("")
-    done = CliRunner().invoke(main, ["bangc", "check", str(tmp_path / "empty.mlu"), *words])
+    done = call("bangc", "check", str(tmp_path / "empty.mlu"), *words)
     assert done.exit_code == 2
     assert told in done.stderr
 
@@ -31,13 +30,13 @@ def test_an_unknown_command_is_an_error_that_lists_the_commands(tmp_path):
         ("chek", "no command 'chek' of bangc; did you mean check? choose one of "),
         ("add.mlu", "no command 'add.mlu' of bangc; did you mean `mlusim bangc run add.mlu`? choose one of "),
     ):
-        done = CliRunner().invoke(main, ["bangc", word])
+        done = call("bangc", word)
         assert done.exit_code == 2
         assert told in done.stderr
 
 
 def test_a_file_of_another_kind_is_no_text_to_compile(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(4))
-    done = CliRunner().invoke(main, ["bangc", "run", str(tmp_path / "x.npy")])
+    done = call("bangc", "run", str(tmp_path / "x.npy"))
     assert done.exit_code == 2
     assert "x.npy is not text: name a BANG C file" in done.stderr

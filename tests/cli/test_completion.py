@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner
 
+from command_line import call
 from mlusim.cli import main
 from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.shells import SHELLS
@@ -64,20 +64,20 @@ def test_the_last_word(tmp_path, monkeypatch, line, wanted):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell(shell):
-    done = CliRunner().invoke(main, ["completion", shell])
+    done = call("completion", shell)
     assert done.exit_code == 0
     assert "_MLUSIM_COMPLETE" in done.stdout
     assert f"{shell}_complete" in done.stdout
-    assert CliRunner().invoke(main, ["completion"], env={"SHELL": f"/usr/bin/{shell}"}).stdout == done.stdout
+    assert call("completion", env={"SHELL": f"/usr/bin/{shell}"}).stdout == done.stdout
 
 
 def test_an_unsupported_shell_is_an_error():
-    done = CliRunner().invoke(main, ["completion"], env={"SHELL": "/bin/csh"})
+    done = call("completion", env={"SHELL": "/bin/csh"})
     assert (done.exit_code, done.stderr) == (
         2,
         "error: which shell? $SHELL does not say: name it, as in `mlusim completion bash`\n",
     )
-    assert CliRunner().invoke(main, ["completion", "csh"]).exit_code == 2
+    assert call("completion", "csh").exit_code == 2
 
 
 KERNELS = """\

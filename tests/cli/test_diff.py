@@ -7,12 +7,11 @@ import re
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import mlusim
+from command_line import output_of
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.provenance import provenance
-from mlusim.cli import main
 from mlusim.cli.saved_or_run import run_of
 from mlusim.errors import MissingDataError
 from mlusim.explore.diff import diff
@@ -31,12 +30,6 @@ async def add(core, x, out, tile=1024):
         await core.memcpy(out[start : start + n], a[:n])
 """
 MOVED = "# one more line\n" + KERNEL
-
-
-def call(*words, code=0):
-    done = CliRunner().invoke(main, [str(word) for word in words])
-    assert done.exit_code == code, done.output
-    return done.stdout if not code else done.stderr
 
 
 @pytest.fixture
@@ -125,8 +118,8 @@ def test_losses_and_the_causes_of_each_line_sum_exactly():
 
 
 def test_diffing_a_saved_run_with_itself_shows_no_empty_tables(home):
-    call("run", "k.py", "--shape", "4096", "--save-run", "a.zip", "-q")
-    text = call("diff", "a.zip", "a.zip")
+    output_of("run", "k.py", "--shape", "4096", "--save-run", "a.zip", "-q")
+    text = output_of("diff", "a.zip", "a.zip")
     assert "no cause took more or less time" in text
     assert "line A > B" not in text
 
@@ -145,7 +138,7 @@ def test_a_run_saved_from_python_has_no_command(home):
     assert explain("own.zip").losses_ps == explain(own).losses_ps
     with pytest.raises(mlusim.InputError, match=r"^3 is not a path: pass a string such as 'run\.zip', or a Path$"):
         explain(3)
-    printed = call("diff", "own.zip", "cast --shape 64,64 --dtype float16")
+    printed = output_of("diff", "own.zip", "cast --shape 64,64 --dtype float16")
     assert [line.partition(" us  ")[2] for line in printed.splitlines()[:2]] == [
         "tin_shift_forward on mlu370-x4, strategy tight",
         "cast on mlu370-x4, strategy pingpong, shape 64,64, dtype float16",
@@ -153,10 +146,10 @@ def test_a_run_saved_from_python_has_no_command(home):
 
 
 def test_moved_lines_are_matched_by_their_text(home):
-    call("run", "k.py", "--shape", "50000", "--save-run", "a.zip", "-q")
+    output_of("run", "k.py", "--shape", "50000", "--save-run", "a.zip", "-q")
     (home / "k.py").write_text(MOVED)
-    call("run", "k.py", "--shape", "50000", "--save-run", "b.zip", "-q")
-    found = json.loads(call("diff", "a.zip", "b.zip", "--json"))
+    output_of("run", "k.py", "--shape", "50000", "--save-run", "b.zip", "-q")
+    found = json.loads(output_of("diff", "a.zip", "b.zip", "--json"))
     assert found["time_ps"] == 0
     assert [line["time_ps"] for line in found["lines"]] == [0] * len(found["lines"])
     numbers = {(line["before"], line["after"]) for line in found["lines"] if line["before"]}
@@ -166,7 +159,7 @@ def test_moved_lines_are_matched_by_their_text(home):
 
 def test_diff_takes_two_descriptions_and_writes_a_page(home):
     words = ("k.py:add --shape 50000", "k.py:add --shape 50000 --set tile=4096")
-    text = call("diff", *words, "--report", "d")
+    text = output_of("diff", *words, "--report", "d")
     assert max(map(len, text.splitlines())) <= 80
     assert "per core on average" in text
     assert "k.py:7" in text
@@ -179,7 +172,7 @@ def test_diff_takes_two_descriptions_and_writes_a_page(home):
     assert "Predictions, with one loss removed" in page
     for figure in ("io_efficiency", "peak_nram_bytes", "operations: memcpy"):
         assert f">{figure}</th>" in page
-    call("diff", *words, "--report", "e", "-q")
+    output_of("diff", *words, "--report", "e", "-q")
     assert (home / "e" / "diff.html").read_text() == page
 
 
@@ -217,14 +210,14 @@ def test_suggestions_are_faster_and_match_retiming():
     ],
 )
 def test_a_file_that_is_not_a_run_is_an_error(home, words, message):
-    assert message in call("diff", *words, code=2)
+    assert message in output_of("diff", *words, code=2)
 
 
 def test_json_says_where_the_figures_come_from(home):
     np.save("x.npy", np.zeros(8, np.float32))
     board = home / "mine.toml"
     board.write_text('base = "mlu370-x4"\nclock_hz = 900_000_000\n')
-    found = json.loads(call("run", "k.py", "--arg", f"x={home}/x.npy", "--arg", "out=float32:8", "--json"))[
+    found = json.loads(output_of("run", "k.py", "--arg", f"x={home}/x.npy", "--arg", "out=float32:8", "--json"))[
         "provenance"
     ]
     assert found["command"] == "mlusim run k.py --arg x=x.npy --arg out=float32:8 --json"
@@ -233,13 +226,15 @@ def test_json_says_where_the_figures_come_from(home):
     assert found["tensors"][0] == {"name": "x", "shape": [8], "dtype": "float32", "role": "input"}
     assert found["board"]["edited_from"] is None
     assert found["board"]["clock_hz"] == 1_000_000_000
-    call("run", "k.py", "--shape", "8", "--save-run", "a.zip", "-q", "--seed", "3")
+    output_of("run", "k.py", "--shape", "8", "--save-run", "a.zip", "-q", "--seed", "3")
     assert mlusim.load("a.zip").made_by["seed"] == 3
     again = mlusim.retime("a.zip", clock_hz=900_000_000)
     edited = provenance(again)["board"]
     assert (edited["edited_from"], edited["edited"]) == ("mlu370-x4", ["clock_hz"])
     # A board file has a name of its own, and its base is known all the same.
-    mine = json.loads(call("run", "k.py", "--shape", "8", "--device", "mine.toml", "--json"))["provenance"]["board"]
+    mine = json.loads(output_of("run", "k.py", "--shape", "8", "--device", "mine.toml", "--json"))["provenance"][
+        "board"
+    ]
     assert (mine["name"], mine["edited_from"], mine["edited"]) == ("mine", "mlu370-x4", ["clock_hz"])
 
 
@@ -247,7 +242,7 @@ def test_json_says_where_the_figures_come_from(home):
     "words", ["k.py --shape 4096", "k.py:add --shape 4096", "mlusim run k.py --shape 4096", "run k.py --shape 4096"]
 )
 def test_a_run_may_be_described_by_its_command_line(home, words):
-    found = json.loads(call("diff", words, "k.py:add --shape 4096", "--json"))
+    found = json.loads(output_of("diff", words, "k.py:add --shape 4096", "--json"))
     assert found["time_ps"] == 0
 
 
@@ -261,12 +256,12 @@ def test_the_page_title_names_the_differences_between_the_runs(tmp_path, monkeyp
         "        await core.memcpy(a, x[n : n + tile])\n        await core.memcpy(out[n : n + tile], a)\n"
     )
     long, short = "k.py:move --shape 64", "k.py:move --shape 64 --set=tile=16 --seed 3"
-    text = call("diff", long, short, "--report", "both")
+    text = output_of("diff", long, short, "--report", "both")
     assert "  move on mlu370-x4\n" in text
     assert "  move on mlu370-x4, tile=16, seed 3\n" in text
     page = (tmp_path / "both" / "diff.html").read_text()
     assert "<title>move on mlu370-x4, and move on mlu370-x4, tile=16, seed 3: " in page
-    call("diff", long, long, "--report", "same")
+    output_of("diff", long, long, "--report", "same")
     assert "<title>move on mlu370-x4, twice: 0.00 us" in (tmp_path / "same" / "diff.html").read_text()
 
 
@@ -281,7 +276,7 @@ async def total(core, x, out):
     await core.memcpy(out, held)
 """
     (home / "total.py").write_text(kernel)
-    assert "total on mlu370-x4" in call("explain", "total.py:total --shape 64")
-    assert "\n0.00 us (0.0 %), per core" in call("diff", "total.py:total --shape 64", "total.py:total --shape 64")
+    assert "total on mlu370-x4" in output_of("explain", "total.py:total --shape 64")
+    assert "\n0.00 us (0.0 %), per core" in output_of("diff", "total.py:total --shape 64", "total.py:total --shape 64")
     with pytest.raises(MissingDataError, match=r"in a timing-only run, which has no numbers: run with data$"):
         run_of("total.py:total --shape 64 --no-data")

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from command_line import call, succeed
+from command_line import call, output_of
 from mlusim.cli.operators import SUMMARIES
 from mlusim.dtypes import ALL
 from mlusim.host.array_files import read_array, write_array
@@ -84,11 +84,11 @@ def test_an_operator_on_files(tmp_path, monkeypatch, operator):
     for name, array in arrays.items():
         np.save(f"{name}.npy", array)
     words = [f"{word}.npy" if word in arrays else word for word in command.split()]
-    printed = succeed("run", *words, "--out", "out.npy")
+    printed = output_of("run", *words, "--out", "out.npy")
     out = np.load("out.npy")
     assert (out.dtype, out.shape, out.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
     assert "io_efficiency" in printed
-    assert succeed("run", *words, "--dry-run").startswith(f"{operator} on mlu370-x4, strategy ")
+    assert output_of("run", *words, "--dry-run").startswith(f"{operator} on mlu370-x4, strategy ")
 
 
 def test_every_operator_is_tested_here():
@@ -118,15 +118,15 @@ RANDOM = {
 @pytest.mark.parametrize("operator", SUMMARIES)
 def test_strategies_of_an_operator_on_random_inputs(operator):
     words = RANDOM[operator].split()
-    found = json.loads(succeed("compare", operator, *words, "--json"))
+    found = json.loads(output_of("compare", operator, *words, "--json"))
     assert found["results_equal"] is True
     assert len(found["strategies"]) > 1
     names = [row["strategy"] for row in found["strategies"]]
     refused = [row["strategy"] for row in found["refused"]]
     assert [*names, *refused] == [*COMMANDS[operator].operator.strategies]
-    table = succeed("compare", operator, *words)
+    table = output_of("compare", operator, *words)
     assert f"{'Both' if len(names) == 2 else f'All {len(names)}'} results are equal, bit for bit." in table
-    timed = json.loads(succeed("compare", operator, *words, "--json", "--no-data"))
+    timed = json.loads(output_of("compare", operator, *words, "--json", "--no-data"))
     assert [row["time_ps"] for row in timed["strategies"]] == [row["time_ps"] for row in found["strategies"]]
 
 
@@ -146,11 +146,11 @@ def test_bfloat16_as_the_help_says_and_as_numpy_writes_it(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     x = np.arange(-8, 8, dtype=np.float32).reshape(4, 4) / 3
     np.save("x.npy", x)
-    succeed("run", "cast", "--input", "x.npy", "--dtype", "bfloat16", "-q", "-o", "y.npy")
+    output_of("run", "cast", "--input", "x.npy", "--dtype", "bfloat16", "-q", "-o", "y.npy")
     assert np.array_equal(np.load("y.npy")["bfloat16"].view("bfloat16"), x.astype("bfloat16"))
     np.save("z.npy", x.astype("bfloat16"))
     for name in ("y.npy", "z.npy"):
-        succeed("run", "cast", "--input", name, "--dtype", "float32", "-q", "--force", "-o", "back.npy")
+        output_of("run", "cast", "--input", name, "--dtype", "float32", "-q", "--force", "-o", "back.npy")
         assert np.array_equal(np.load("back.npy"), x.astype("bfloat16").astype(np.float32))
 
 
@@ -164,5 +164,5 @@ def test_8_bit_floats_as_numpy_writes_them_are_refused_with_the_way_to_write_the
     record = [(name, "u1")]
     assert f"save x.view({record}) instead of an array x of {name}" in refused.stderr
     np.save("x.npy", x.view(record))
-    succeed("run", "flip", "--axis", "0", "--input", "x.npy", "-q", "-o", "y.npy")
+    output_of("run", "flip", "--axis", "0", "--input", "x.npy", "-q", "-o", "y.npy")
     assert np.load("y.npy")[name].view(name).tobytes() == x[::-1].tobytes()

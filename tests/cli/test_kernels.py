@@ -6,9 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from mlusim.cli import main
+from command_line import output_of
 from mlusim.cli.kernel_completion import kernel_names
 
 KERNELS = """\
@@ -72,17 +71,11 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def mlusim(*words, code=0):
-    done = CliRunner().invoke(main, [str(word) for word in words])
-    assert done.exit_code == code, done.output
-    return done.stdout if code == 0 else done.stderr + done.stdout
-
-
 FILES = ("--arg", "x=x.npy", "--arg", "y=x.npy", "--arg", "out=float32:5000")
 
 
 def test_run_reads_files_and_writes_the_result(home):
-    text = mlusim("run", "k.py:add", *FILES, "--out", "sum.npy", "--check")
+    text = output_of("run", "k.py:add", *FILES, "--out", "sum.npy", "--check")
     assert np.array_equal(np.load("sum.npy"), 2 * np.load("x.npy"))
     assert "add of k.py:add on mlu370-x4" in text
     assert "add on mlu370-x4: sound" in text
@@ -92,26 +85,26 @@ def test_run_reads_files_and_writes_the_result(home):
 @pytest.mark.slow
 def test_run_as_json_with_settings_launch_and_report(home):
     words = ("--set", "tile=512", "--dim", "4,2,1", "--kind", "union1", "--json", "--report", "r", "--sensitivity")
-    found = json.loads(mlusim("run", "k.py:add", "--shape", "5000", *words))
+    found = json.loads(output_of("run", "k.py:add", "--shape", "5000", *words))
     assert found["operator"] == "add"
     assert found["launches"][0]["dim"] == [4, 2, 1]
     assert "dma_read_latency_ps" in {swing["field"] for swing in found["sensitivity"]}
     assert (home / "r" / "report.html").stat().st_size > 1000
-    other = json.loads(mlusim("run", "k.py:add", "--shape", "5000", "--json", "--no-data"))
+    other = json.loads(output_of("run", "k.py:add", "--shape", "5000", "--json", "--no-data"))
     assert other["peak_nram_bytes"] == 2 * 4096
     assert found["peak_nram_bytes"] == 2 * 2048
 
 
 def test_a_file_with_one_kernel_needs_no_name(home):
     (home / "one.py").write_text(KERNELS.partition("async def racy")[0])
-    assert "add of one.py" in mlusim("run", "one.py", "--shape", "100")
-    assert mlusim("run", "k.py", "--shape", "100", code=2).startswith(
+    assert "add of one.py" in output_of("run", "one.py", "--shape", "100")
+    assert output_of("run", "k.py", "--shape", "100", code=2).startswith(
         "error: k.py: name the kernel, an `async def`, as in k.py:add; it has add, racy, subtract"
     )
 
 
 def test_the_shape_of_one_tensor_is_an_argument(home):
-    text = mlusim("run", "k.py:add", "--shape", "100", "--shape", "out=10,2", code=2)
+    text = output_of("run", "k.py:add", "--shape", "100", "--shape", "out=10,2", code=2)
     assert "'out=10,2' names a tensor, but --shape is that of all tensors without --arg" in text
     assert "for an output pass --arg out=float32:10,2, for a random input --arg out=random:float32:10,2" in text
 
@@ -119,42 +112,42 @@ def test_the_shape_of_one_tensor_is_an_argument(home):
 def test_a_coding_line_gives_the_encoding_of_a_kernel_file(home):
     text = KERNELS.replace("core.add(a[:n], a[:n], b[:n])", "core.add(a[:n], a[:n], b[:n])  # 加法")
     (home / "zh.py").write_bytes(f"# coding: gbk\n{text}".encode("gbk"))
-    assert "add of zh.py" in mlusim("run", "zh.py:add", *FILES, "--report", "r")
+    assert "add of zh.py" in output_of("run", "zh.py:add", *FILES, "--report", "r")
     assert "加法" in (home / "r" / "report.html").read_text(encoding="utf-8")
-    assert "  add(x, y, out, tile=1024)" in mlusim("compile", "zh.py")
+    assert "  add(x, y, out, tile=1024)" in output_of("compile", "zh.py")
     assert kernel_names("zh.py") == ["add", "racy", "subtract"]
     (home / "zh.py").write_bytes(text.encode("gbk"))
-    assert "zh.py cannot be decoded ('utf-8' codec" in mlusim("compile", "zh.py", code=1)
+    assert "zh.py cannot be decoded ('utf-8' codec" in output_of("compile", "zh.py", code=1)
 
 
 def test_a_function_that_launches_kernels_can_be_run(home):
-    text = mlusim("run", "k.py:launch", "--shape", "5000", "--set", "tile=256", "--no-data")
+    text = output_of("run", "k.py:launch", "--shape", "5000", "--set", "tile=256", "--no-data")
     assert "launch of k.py:launch" in text
-    assert "give --shape and --set, no --arg" in mlusim("run", "k.py:launch", *FILES, code=2)
+    assert "give --shape and --set, no --arg" in output_of("run", "k.py:launch", *FILES, code=2)
 
 
 def test_verify_finds_races_and_wrong_results(home):
     files = ("-o", "out=sum.npy", "--save-run", "a.mlusim", "--csv", "a.csv", "--report", "r")
-    text = mlusim("verify", "k.py:add", *FILES, "--reference", "k.py:expected", *files)
+    text = output_of("verify", "k.py:add", *FILES, "--reference", "k.py:expected", *files)
     assert text.startswith("add on mlu370-x4: sound")
     assert "wrote sum.npy: float32 [5000]" in text
     assert all((home / name).stat().st_size for name in ("sum.npy", "a.mlusim", "a.csv", "r/report.html"))
-    text = mlusim("verify", "k.py:racy", "--shape", "1000", code=1)
+    text = output_of("verify", "k.py:racy", "--shape", "1000", code=1)
     assert "before memcpy is known to have written it" in text
-    text = mlusim("verify", "k.py:add", "--shape", "1000", "--reference", "k.py:wrong", code=1)
+    text = output_of("verify", "k.py:add", "--shape", "1000", "--reference", "k.py:wrong", code=1)
     assert "error" in text
     np.savez("two.npz", out=np.load("sum.npy"), other=np.zeros(1))
     words = ("verify", "k.py:add", *FILES, "--reference", "two.npz")
-    assert "the reference names ['other'], which are not outputs" in mlusim(*words, code=2)
-    found = json.loads(mlusim("verify", "k.py:add", *FILES, "--reference", "sum.npy", "--json"))
+    assert "the reference names ['other'], which are not outputs" in output_of(*words, code=2)
+    found = json.loads(output_of("verify", "k.py:add", *FILES, "--reference", "sum.npy", "--json"))
     assert found["ok"] is True
 
 
 def test_run_with_a_check_that_fails_prints_the_findings_as_verify_does(home):
     (home / "src").mkdir()
     (home / "k.py").rename("src/k.py")
-    run = json.loads(mlusim("run", "src/k.py:racy", "--shape", "1000", "--check", "--json", code=1))
-    verified = json.loads(mlusim("verify", "src/k.py:racy", "--shape", "1000", "--json", code=1))
+    run = json.loads(output_of("run", "src/k.py:racy", "--shape", "1000", "--check", "--json", code=1))
+    verified = json.loads(output_of("verify", "src/k.py:racy", "--shape", "1000", "--json", code=1))
     assert run["provenance"].pop("command").startswith("mlusim run ")
     assert verified["provenance"].pop("command").startswith("mlusim verify ")
     assert run == verified
@@ -165,71 +158,71 @@ def test_run_with_a_check_that_fails_prints_the_findings_as_verify_does(home):
 
 def test_verify_takes_an_operator(home):
     words = ("verify", "cast", "--shape", "64", "--dtype", "int8")
-    assert "cast on mlu370-x4: sound" in mlusim(*words)
-    files = {line["file"] for line in json.loads(mlusim(*words, "--json"))["verification"]["traffic"]}
+    assert "cast on mlu370-x4: sound" in output_of(*words)
+    files = {line["file"] for line in json.loads(output_of(*words, "--json"))["verification"]["traffic"]}
     assert files == {"cast.py"}
 
 
 def test_a_sweep_names_argument_files_without_folders(home):
     words = ("--arg", f"x={home / 'x.npy'}", "--arg", home / "x.npy", "--arg", "out=float32:5000")
-    found = mlusim("sweep", "k.py:add", *words, "--no-db", "-j", "0", "--json")
+    found = output_of("sweep", "k.py:add", *words, "--no-db", "-j", "0", "--json")
     assert json.loads(found)["rows"][0]["arguments"] == "x=x.npy x.npy out=float32:5000"
     assert str(home) not in found
 
 
 def test_compare_takes_settings_boards_and_kernels(home):
     words = ("--shape", "5000", "--set", "tile=512,1024", "--device", "mlu370-x4,mlu590-h8")
-    text = mlusim("compare", "k.py:add", *words)
+    text = output_of("compare", "k.py:add", *words)
     for name in ("\ndevice, settings    ", "mlu370-x4, tile=512", "mlu590-h8, tile=1024"):
         assert name in text
     assert "All 4 results are equal, bit for bit." in text
     assert max(map(len, text.splitlines())) <= 80
-    steady = mlusim("compare", "k.py:add", *words, "--steady", "--no-data")
+    steady = output_of("compare", "k.py:add", *words, "--steady", "--no-data")
     assert "Timing only: results were not compared." in steady
-    assert "add data=False (--no-data)" in mlusim("compare", "k.py:add", *words, "--steady", code=2)
-    wrong = mlusim("compare", "k.py:add", "k.py:subtract", "--shape", "1000", code=1)
+    assert "add data=False (--no-data)" in output_of("compare", "k.py:add", *words, "--steady", code=2)
+    wrong = output_of("compare", "k.py:add", "k.py:subtract", "--shape", "1000", code=1)
     assert "'add' and 'subtract' differ in 1 000 of 1 000 elements" in wrong
-    names = mlusim("compare", "k.py:add,k.py:subtract", "--shape", "1000", code=2)
+    names = output_of("compare", "k.py:add,k.py:subtract", "--shape", "1000", code=2)
     assert "error: k.py:add,k.py:subtract is 2 kernels: separate them by spaces for `mlusim compare`" in names
-    found = json.loads(mlusim("compare", "k.py:add", "--shape", "1000", "--set", "tile=256,512", "--json"))
+    found = json.loads(output_of("compare", "k.py:add", "--shape", "1000", "--set", "tile=256,512", "--json"))
     assert [row["strategy"] for row in found["strategies"]] == ["tile=256", "tile=512"]
 
 
 def test_compare_tells_functions_of_one_name_in_two_files_apart(home):
     wrong = (home / "k.py").read_text().replace("def add(", "def sum_up(").replace("def subtract(", "def add(")
     (home / "other.py").write_text(wrong)
-    assert "'k.py:add' and 'other.py:add' differ in 1 000 of 1 000 elements" in mlusim(
+    assert "'k.py:add' and 'other.py:add' differ in 1 000 of 1 000 elements" in output_of(
         "compare", "k.py:add", "other.py:add", "--shape", "1000", code=1
     )
 
 
 def test_tune_prints_a_command_that_reproduces_the_best_time(home):
     words = ("--shape", "200000", "--set", "tile=256..4096*4", "--workers", "0")
-    text = mlusim("tune", "k.py:add", *words)
+    text = output_of("tune", "k.py:add", *words)
     assert max(map(len, text.splitlines()[:8])) <= 80
-    found = json.loads(mlusim("tune", "k.py:add", *words, "--json"))
+    found = json.loads(output_of("tune", "k.py:add", *words, "--json"))
     times = [found["best"]["time_ps"], *(row["time_ps"] for row in found["runners_up"])]
     assert len(times) == 3
     assert times == sorted(times)
     command = found["command"].split()
     assert command[:3] == ["mlusim", "run", "k.py:add"]
-    assert json.loads(mlusim(*command[1:], "--json"))["time_ps"] == times[0]
+    assert json.loads(output_of(*command[1:], "--json"))["time_ps"] == times[0]
 
 
 def test_sweep_takes_arguments_and_names_them(home):
     words = ("--no-db", "--workers", "0", "--json")
-    found = json.loads(mlusim("sweep", "k.py:add", *FILES, "--set", "tile=512,1024", *words))
+    found = json.loads(output_of("sweep", "k.py:add", *FILES, "--set", "tile=512,1024", *words))
     assert [row["tile"] for row in found["rows"]] == [512, 1024]
-    alone = json.loads(mlusim("run", "k.py:add", *FILES, "--set", "tile=512", "--json"))
+    alone = json.loads(output_of("run", "k.py:add", *FILES, "--set", "tile=512", "--json"))
     assert found["rows"][0]["time_ps"] == alone["time_ps"]
 
 
 def test_a_sweep_detects_changed_input_files(home):
     words = ("sweep", "k.py:add", *FILES, "--db", "s.sqlite", "--workers", "0")
-    mlusim(*words)
-    assert "1 of them from before" in mlusim(*words)
+    output_of(*words)
+    assert "1 of them from before" in output_of(*words)
     np.save("x.npy", np.ones(5000, np.float32))
-    assert "from before" not in mlusim(*words)
+    assert "from before" not in output_of(*words)
 
 
 @pytest.mark.parametrize(
@@ -261,17 +254,17 @@ def test_a_sweep_detects_changed_input_files(home):
 def test_every_mistake_is_reported_in_one_line(home, words, message):
     (home / "latin.py").write_bytes(b"async def add(core, x, y, out):\n    pass\n\n# \xe9")
     (home / "unknown.py").write_text("# coding: nothing\nasync def add(core, x, y, out):\n    pass\n")
-    text = mlusim(*words, code=2)
+    text = output_of(*words, code=2)
     assert message.lower() in " ".join(text.split()).lower()
 
 
 @pytest.mark.parametrize("command", ["run", "verify", "compare", "tune", "sweep"])
 def test_help_lists_the_options_of_a_kernel(command):
-    text = mlusim(command, "--help")
+    text = output_of(command, "--help")
     assert "OPERATOR|FILE:KERNEL" in text
     for option in ("--arg", "--set", "--dim", "--kind"):
         assert option in text
-    assert mlusim(command, code=2).startswith(f"Usage: mlusim {command}")
+    assert output_of(command, code=2).startswith(f"Usage: mlusim {command}")
 
 
 def test_a_kernel_adds_to_values_from_a_file(home):
@@ -288,22 +281,22 @@ def test_a_kernel_adds_to_values_from_a_file(home):
     np.save(home / "ones.npy", x)
     np.save(home / "after.npy", before + 4 * x)
     words = ("verify", "bins.py:bins", "--dim", "4", "--arg", "x=ones.npy", "--arg")
-    assert "inout:FILE.npy or random:DTYPE:SHAPE" in mlusim(*words, "out=int32:64", code=1)
-    assert "out=DTYPE:SHAPE or out=inout:FILE.npy" in " ".join(mlusim(*words, "out=before.npy", code=1).split())
-    told = mlusim(*words, "out=before.npy", "--reference", "after.npy", code=2)
+    assert "inout:FILE.npy or random:DTYPE:SHAPE" in output_of(*words, "out=int32:64", code=1)
+    assert "out=DTYPE:SHAPE or out=inout:FILE.npy" in " ".join(output_of(*words, "out=before.npy", code=1).split())
+    told = output_of(*words, "out=before.npy", "--reference", "after.npy", code=2)
     assert "a reference, and no argument is an output" in told
-    mlusim(*words, "out=inout:before.npy", "--reference", "after.npy")
+    output_of(*words, "out=inout:before.npy", "--reference", "after.npy")
 
 
 def test_csv_has_a_line_per_operation(home):
     words = ("run", "k.py:add", "--shape", "5000", "--csv", "operations.csv")
-    assert "wrote operations.csv: 25 operations" in mlusim(*words)
+    assert "wrote operations.csv: 25 operations" in output_of(*words)
     lines = (home / "operations.csv").read_text().splitlines()
     assert len(lines) == 1 + 25
     assert lines[1].startswith("memcpy,")
-    mlusim(*words, "-q")
-    mlusim("run", "flip", "--shape", "4,4", "--axis", "0", "--csv", "operations.csv", "-q")
-    refused = mlusim("run", "k.py:add", "--shape", "5000", "--csv", "x.npy", code=2)
+    output_of(*words, "-q")
+    output_of("run", "flip", "--shape", "4,4", "--axis", "0", "--csv", "operations.csv", "-q")
+    refused = output_of("run", "k.py:add", "--shape", "5000", "--csv", "x.npy", code=2)
     assert "--csv x.npy already exists" in refused
 
 
@@ -315,17 +308,17 @@ def test_csv_has_a_line_per_operation(home):
     ],
 )
 def test_a_misplaced_setting_suggests_the_right_option(home, words, told):
-    assert told in mlusim(words[0], "k.py:add", *words[1:], code=2)
+    assert told in output_of(words[0], "k.py:add", *words[1:], code=2)
 
 
 def test_tune_without_anything_to_vary_is_an_error(home):
-    text = mlusim("tune", "k.py:add", "--shape", "4096", "--workers", "0")
+    text = output_of("tune", "k.py:add", "--shape", "4096", "--workers", "0")
     assert "1 setting ran" in text
     assert "Nothing was varied: give several values, such as --set NAME=4,8,16" in text
 
 
 def test_tune_shows_why_a_setting_cannot_run(home):
-    text = mlusim("tune", "k.py:add", "--shape", "4096", "--set", "tile=-5,512", "--workers", "0")
+    text = output_of("tune", "k.py:add", "--shape", "4096", "--set", "tile=-5,512", "--workers", "0")
     assert "1 setting ran; 1 could not run\ncould not run: tile = -5: " in text
     assert "alloc of shape [-5]: an extent cannot be negative" in text
     assert "Nothing was varied" not in text
@@ -341,34 +334,34 @@ WRONG = [
 @pytest.mark.parametrize("command", ["run", "verify", "compare", "tune", "sweep"])
 @pytest.mark.parametrize(("words", "message"), WRONG)
 def test_an_invalid_launch_is_a_usage_error_in_every_command(home, command, words, message):
-    assert message in mlusim(command, "k.py:add", "--shape", "5000", *words, code=2)
+    assert message in output_of(command, "k.py:add", "--shape", "5000", *words, code=2)
 
 
 @pytest.mark.parametrize("command", ["run", "verify", "compare", "tune"])
 def test_a_setting_given_as_an_option_names_the_option_that_sets_it(home, command):
-    text = mlusim(command, "k.py:add", "--shape", "5000", "--tile", "8", code=2)
+    text = output_of(command, "k.py:add", "--shape", "5000", "--tile", "8", code=2)
     assert "No such option '--tile'" in text
     assert "; tile is a parameter of the kernel: --set tile=VALUE; see `mlusim" in text
 
 
 @pytest.mark.parametrize("command", ["run", "verify", "compare"])
 def test_a_launch_too_large_for_the_board_is_an_input_error(home, command):
-    text = mlusim(command, "k.py:add", "--shape", "5000", "--dim", "6,1,1", code=2)
+    text = output_of(command, "k.py:add", "--shape", "5000", "--dim", "6,1,1", code=2)
     assert "add: dim.x = 6 for UNION1: it must be a multiple of 4 (4 cores x 1 cluster); try 8" in text
 
 
 def test_a_launch_too_large_for_the_board_is_a_failed_sweep_point(home):
     words = ("sweep", "k.py:add", "--shape", "5000", "--dim", "6,1,1", "--no-db", "--workers", "0")
-    assert "the point is impossible: add: dim.x = 6" in mlusim(*words, code=1)
-    assert "1 done, 1 impossible" in mlusim(*words, "--dim", "8,1,1")
+    assert "the point is impossible: add: dim.x = 6" in output_of(*words, code=1)
+    assert "1 done, 1 impossible" in output_of(*words, "--dim", "8,1,1")
 
 
 def test_a_board_given_as_an_argument_suggests_device_option(home):
-    mlusim("run", "k.py:add", "--shape", "5000", "--save-run", "r.zip", "-q")
+    output_of("run", "k.py:add", "--shape", "5000", "--save-run", "r.zip", "-q")
     for words in ("retime r.zip", "run k.py:add --shape 5000", "run flip --shape 4 --axis 0"):
-        text = mlusim(*words.split(), "mlu590-h8", code=2)
+        text = output_of(*words.split(), "mlu590-h8", code=2)
         assert "unexpected extra argument (mlu590-h8); a board is named by an option: --device mlu590-h8; see" in text
-    assert "--device" not in mlusim("retime", "r.zip", "again.zip", code=2)
+    assert "--device" not in output_of("retime", "r.zip", "again.zip", code=2)
 
 
 @pytest.mark.parametrize(
@@ -389,10 +382,10 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
     ],
 )
 def test_an_option_of_another_command_suggests_what_to_write(home, words, told):
-    assert told in mlusim(*words, code=2)
-    assert mlusim("explain", "r.zip", "--ful", code=2).count(";") == 1, "a misspelt option has no other remedy"
+    assert told in output_of(*words, code=2)
+    assert output_of("explain", "r.zip", "--ful", code=2).count(";") == 1, "a misspelt option has no other remedy"
 
 
 def test_compare_names_the_variant_that_fails(home):
-    text = mlusim("compare", "k.py:add", "--shape", "5000", "--set", "tile=256,1000000", code=1)
+    text = output_of("compare", "k.py:add", "--shape", "5000", "--set", "tile=256,1000000", code=1)
     assert text.startswith("error: tile=1000000: task 0 (cluster 0, core 0), k.py:")

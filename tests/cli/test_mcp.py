@@ -7,9 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
 
-from mlusim.cli import main
+from command_line import call
 from mlusim.cli.mcp import respond
 
 KERNEL = """\
@@ -38,14 +37,14 @@ def ask(method, /, number=1, **params):
     return respond(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
 
 
-def call(name, *words, **more):
+def call_tool(name, *words, **more):
     result = ask("tools/call", name=name, arguments={"words": list(words), **more})["result"]
     return result["content"][0]["text"], result["isError"]
 
 
 def test_a_line_that_is_too_long_is_dropped_and_the_next_one_answered():
     ping = b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
-    answers = CliRunner().invoke(main, ["mcp"], input=ping + b" " * (1 << 23) + b"\n" + ping).stdout.splitlines()
+    answers = call("mcp", input=ping + b" " * (1 << 23) + b"\n" + ping).stdout.splitlines()
     assert [json.loads(answer) for answer in answers] == [
         {
             "jsonrpc": "2.0",
@@ -105,18 +104,18 @@ def test_an_mcp_session_fixes_a_kernel(home):
 @pytest.mark.slow
 def test_the_words_of_a_run_may_be_one_string(line):
     words = ["cast", "--dtype", "float32", "--shape", "8,64"]
-    one, several = (json.loads(call("run", *given)[0]) for given in ([line], words))
+    one, several = (json.loads(call_tool("run", *given)[0]) for given in ([line], words))
     assert one["time_ps"] == several["time_ps"] > 0
 
 
 def test_a_tool_error_is_returned_as_its_answer():
-    text, failed = call("run", "add.py:add", "--shpe", "3")
+    text, failed = call_tool("run", "add.py:add", "--shpe", "3")
     assert failed
     assert "No such option '--shpe'" in text
-    text, failed = call("compile", "gone.py")
+    text, failed = call_tool("compile", "gone.py")
     assert failed
     assert "gone.py: no such file" in text
-    text, failed = call("check", "add.py:add", "--shape", "8192", timeout_s=0.01)
+    text, failed = call_tool("check", "add.py:add", "--shape", "8192", timeout_s=0.01)
     assert failed
     assert "not done after 0.01 s" in text
 
@@ -162,14 +161,14 @@ def test_an_invalid_message_gets_an_error(line, code, message):
 
 
 def test_words_that_no_process_takes_are_an_error():
-    text, failed = call("run", "\ud800", "--shape", "3")
+    text, failed = call_tool("run", "\ud800", "--shape", "3")
     assert failed
     assert text.startswith("error: run cannot be started with these words: ")
 
 
 @pytest.mark.parametrize("seconds", [1e9, 1e400])
 def test_the_longest_time_out_is_that_of_the_system(seconds):
-    text, failed = call("run", "--help", timeout_s=seconds)
+    text, failed = call_tool("run", "--help", timeout_s=seconds)
     assert not failed
     assert text.startswith("Usage: ")
 
@@ -199,7 +198,7 @@ def test_an_unknown_protocol_version_gets_the_supported_one():
 )
 def test_compile_reports_the_errors_of_a_file(home, text, message):
     (home / "bad.py").write_bytes(text if isinstance(text, bytes) else text.encode())
-    done = CliRunner().invoke(main, ["compile", "bad.py", "add.py", "--json"])
+    done = call("compile", "bad.py", "add.py", "--json")
     found = json.loads(done.stdout)
     assert done.exit_code == 1
     assert found["ok"] is False
@@ -209,7 +208,7 @@ def test_compile_reports_the_errors_of_a_file(home, text, message):
 
 def test_explain_fits_and_sums(home):
     (home / "add.py").write_text(KERNEL.replace("        core.add", "        await core.sync()\n        core.add"))
-    text = CliRunner().invoke(main, ["explain", "add.py:add --shape 100000"]).stdout
+    text = call("explain", "add.py:add --shape 100000").stdout
     assert max(map(len, text.splitlines())) <= 100
     assert "above the lower bound of" in text
     assert "What to try. Predictions, with one loss removed" in text
@@ -217,11 +216,11 @@ def test_explain_fits_and_sums(home):
 
 
 def test_compile_takes_files_of_kernels():
-    done = CliRunner().invoke(main, ["compile", "x.npy"])
+    done = call("compile", "x.npy")
     assert (done.exit_code, done.stderr) == (2, "error: x.npy is not a kernel file: name a .py or a .mlu file\n")
 
 
 def test_check_is_an_alias_of_verify():
-    done = CliRunner().invoke(main, ["check", "add.py:add", "--shape", "8192"])
+    done = call("check", "add.py:add", "--shape", "8192")
     assert done.exit_code == 1
     assert "race: " in done.stdout

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from mlusim.cli import main
+from command_line import call
 from mlusim.cli.mcp import respond
 
 KERNELS = """
@@ -40,7 +39,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(kernel, *options):
-    return CliRunner().invoke(main, ["run", f"kernels.py:{kernel}", "--shape", "10", *options])
+    return call("run", f"kernels.py:{kernel}", "--shape", "10", *options)
 
 
 def test_a_kernel_prints_to_standard_output_but_beside_json_to_standard_error():

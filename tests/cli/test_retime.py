@@ -5,22 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
 
 import mlusim
+from command_line import call, output_of
 from mlusim.analysis.provenance import provenance
-from mlusim.cli.program import program
 from mlusim.retiming.retime import planned
-
-
-def call(*words):
-    return CliRunner().invoke(program, [str(word) for word in words])
-
-
-def printed(*words):
-    done = call(*words)
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def error(*words):
@@ -34,16 +23,16 @@ def error(*words):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "cast.zip"
-    printed("run", "cast", "--shape", "1000,64", "--dtype", "int8", "--save-run", path, "--quiet")
+    output_of("run", "cast", "--shape", "1000,64", "--dtype", "int8", "--save-run", path, "--quiet")
     return path
 
 
 def test_a_run_and_the_demo_are_saved(run, tmp_path):
     assert mlusim.load(run).operator == "cast"
     demo = tmp_path / "demo.zip"
-    assert f"wrote {demo}: the run" in printed("demo", "--save-run", demo)
+    assert f"wrote {demo}: the run" in output_of("demo", "--save-run", demo)
     assert mlusim.load(demo).plan.operator == "tin_shift_forward"
-    answer = json.loads(printed("demo", "--save-run", demo, "--json"))
+    answer = json.loads(output_of("demo", "--save-run", demo, "--json"))
     assert answer["run"] == "demo.zip"
 
 
@@ -56,7 +45,7 @@ def test_an_unwritable_save_path_is_reported_before_the_run(tmp_path):
 
 
 def test_retiming_on_the_same_board_gives_the_same_time(run):
-    text = printed("retime", run)
+    text = output_of("retime", run)
     recorded = mlusim.load(run).time_us
     assert f"cast: {recorded:.2f} us on mlu370-x4, as recorded\n{recorded:.2f} us (0.0 %) on mlu370-x4\n" in text
     assert "where time went" in text
@@ -64,7 +53,7 @@ def test_retiming_on_the_same_board_gives_the_same_time(run):
 
 def test_parameters_accept_units_and_any_number_format(run):
     words = ("--set", "kernel_start_ps=5us", "--set", "dram_mixing_reach=0.5", "--set", "name=mine")
-    answer = json.loads(printed("retime", run, *words, "--keep-split", "--json"))
+    answer = json.loads(output_of("retime", run, *words, "--keep-split", "--json"))
     parameters = {"kernel_start_ps": 5_000_000, "dram_mixing_reach": 0.5, "name": "mine"}
     recorded = mlusim.load(run)
     again = mlusim.retime(run, keep_split=True, **parameters)
@@ -78,7 +67,7 @@ def test_parameters_accept_units_and_any_number_format(run):
         "parameters": parameters,
         "other_split": planned(recorded, recorded.board.replace(**parameters))[1] or None,
     }
-    same = json.loads(printed("retime", run, "--set", "name=mine", "--json"))
+    same = json.loads(output_of("retime", run, "--set", "name=mine", "--json"))
     assert same["retimed"]["other_split"] is None
 
 
@@ -91,11 +80,11 @@ def test_keeping_the_split_is_reported(run, tmp_path):
     assert f"cast would be split differently on mlu370-x4: grid {other.dim} instead of {plan.dim}" in message
     words = ("retime", run, "--set", "clusters=1", "--set", "max_union=1", "--keep-split")
     saved, report = tmp_path / "again.zip", tmp_path / "report"
-    text = printed(*words, "--save-run", saved, "--report", report)
+    text = output_of(*words, "--save-run", saved, "--report", report)
     assert f"The recorded split was kept; a new run on that board would use another: grid {other.dim}" in text
     assert mlusim.load(saved).board.clusters == 1
     assert (report / "timeline.svg").exists()
-    assert json.loads(printed(*words, "--json"))["retimed"]["other_split"].startswith("grid")
+    assert json.loads(output_of(*words, "--json"))["retimed"]["other_split"].startswith("grid")
 
 
 def test_a_user_kernel(tmp_path):
@@ -105,7 +94,7 @@ def test_a_user_kernel(tmp_path):
     device = mlusim.Device("mlu370-x4")
     device.launch(works, dim=4)
     device.synchronize()
-    text = printed("retime", device.save(tmp_path / "own.zip"), "--device", "mlu590-h8")
+    text = output_of("retime", device.save(tmp_path / "own.zip"), "--device", "mlu590-h8")
     assert "The run has no plan to compare" in text
     assert "on mlu590-h8" in text
 

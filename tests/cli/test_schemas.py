@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import jsonschema
 import pytest
-from click.testing import CliRunner
 
+from command_line import call
 from mlusim.cli import main
 from mlusim.cli.bangc import bangc
 
@@ -100,7 +100,7 @@ def home(tmp_path, monkeypatch):
 
 
 def printed(home, words, code):
-    done = CliRunner().invoke(main, [*(word.replace("{}", str(home)) for word in words), "--json"])
+    done = call(*(word.replace("{}", str(home)) for word in words), "--json")
     assert done.exit_code == code, done.output
     return done.stdout
 
@@ -163,6 +163,6 @@ def test_every_schema_is_valid_documented_and_has_the_same_provenance():
 
 def test_a_wrong_date_is_refused(home, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
-    done = CliRunner().invoke(main, ["devices", "--json"])
+    done = call("devices", "--json")
     assert done.exit_code == 2
     assert "SOURCE_DATE_EPOCH=today: it must be seconds since 1970" in done.output

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from command_line import call, succeed
+from command_line import call, output_of
 
 KERNEL = """\
 async def shown(core, x, out, block=(1, 2), limit=None):
@@ -32,15 +32,15 @@ def _kernel_file(tmp_path, monkeypatch):
 )
 def test_settings_of_other_types(words, seen):
     options = [part for word in words for part in ("--set", word)]
-    assert succeed("run", "s.py:shown", "--shape", "64", "-q", *options).strip() == seen
+    assert output_of("run", "s.py:shown", "--shape", "64", "-q", *options).strip() == seen
 
 
 def test_a_tuple_is_one_value_of_a_setting():
     words = ("tune", "s.py:shown", "--shape", "64", "--workers", "0", "-q")
-    command = succeed(*words, "--set", "block=(3,4)").splitlines()[-1]
+    command = output_of(*words, "--set", "block=(3,4)").splitlines()[-1]
     assert "'block=(3, 4)'" in command
-    assert succeed(*shlex.split(command)[1:], "-q").strip() == "(3, 4) None"
-    assert succeed(*words, "--set", "block=(3,4),(5,6)").count("None") == 2
+    assert output_of(*shlex.split(command)[1:], "-q").strip() == "(3, 4) None"
+    assert output_of(*words, "--set", "block=(3,4),(5,6)").count("None") == 2
     refused = call(*words, "--set", "block=3")
     assert refused.exit_code == 2
     assert "--set block=3: write a tuple in parentheses, such as block=(4,8)" in refused.stderr

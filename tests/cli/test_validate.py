@@ -9,13 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from mlusim.cli import main
-
-
-def call(*arguments):
-    return CliRunner().invoke(main, arguments)
+from command_line import call
 
 
 def test_rows_are_selected_by_name(tmp_path):

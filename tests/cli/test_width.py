@@ -6,9 +6,9 @@ import re
 
 import click
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
+from command_line import call
 from mlusim.cli import console, main
 
 SHIFT = ("tin_shift", "--shape", "2,8,64,49", "--dtype", "float16")
@@ -30,7 +30,7 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_fits_its_width_uncut(name, width, more, monkeypatch):
     monkeypatch.setattr(console, "console", lambda: Console(width=width, highlight=False, markup=False, emoji=False))
-    done = CliRunner().invoke(main, [*TABLES[name], *more])
+    done = call(*TABLES[name], *more)
     assert done.exit_code == 0, done.output
     # A command to copy is one line, however long.
     lines = [line for line in done.stdout.splitlines() if not line.startswith("  mlusim")]
@@ -70,7 +70,7 @@ def test_findings_and_the_proof_fit_on_a_terminal(words, first, status, tmp_path
     )
     (tmp_path / "k.py").write_text(f"{KERNEL}\n\n{more}")
     command = [*words, "--shape", "4096"]
-    done = CliRunner().invoke(main, command)
+    done = call(*command)
     assert done.exit_code == status
     assert first in done.stdout
     assert "split proof" in done.stdout
@@ -79,7 +79,7 @@ def test_findings_and_the_proof_fit_on_a_terminal(words, first, status, tmp_path
     # Nothing is cut: the words are those that a pipe gets.
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    plain = CliRunner().invoke(main, command).stdout
+    plain = call(*command).stdout
     shown, piped = (text.partition(first)[2].split() for text in (text, plain))
     assert shown == piped
 
@@ -93,7 +93,7 @@ def commands(command, path=()):
 
 @pytest.mark.parametrize("path", [*commands(main)], ids=" ".join)
 def test_help_fits_and_its_examples_can_be_pasted(path):
-    done = CliRunner().invoke(main, [*path, "--help"], terminal_width=80)
+    done = call(*path, "--help", terminal_width=80)
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert [line for line in lines if len(line) > 80] == []
@@ -110,7 +110,7 @@ def test_help_fits_and_its_examples_can_be_pasted(path):
 @pytest.mark.parametrize("name", [name for name in TABLES if " " not in name])
 @pytest.mark.grid(3)
 def test_the_full_table_contains_the_short_one(name):
-    short, full = (CliRunner().invoke(main, [*TABLES[name], *more]).stdout for more in ((), ("--full",)))
+    short, full = (call(*TABLES[name], *more).stdout for more in ((), ("--full",)))
     assert len(full) > len(short) or name == "diff"  # whose short table may be whole
     heads = next(line for line in short.splitlines() if "  " in line).split("  ")
     assert all(head.strip() in full for head in heads[:-1])  # the last of compare is one cause, or several

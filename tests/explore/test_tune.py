@@ -7,11 +7,10 @@ import json
 import shlex
 
 import pytest
-from click.testing import CliRunner
 
 import mlusim
+from command_line import output_of
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.cli import main
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.python_files import function_of
 from mlusim.explore.tuning import why_slower
@@ -27,12 +26,6 @@ CASES = {
 
 def tune(operator, **given):
     return mlusim.tune(operator, workers=0, **(CASES[operator] | given))
-
-
-def command_line(*arguments):
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +47,7 @@ def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator, tuned
     # As `mlusim run` does it, with data: the command that the tuning gives.
     words = shlex.split(found.command)
     assert words[:3] == ["mlusim", "run", operator]
-    assert json.loads(command_line(*words[1:], "--json"))["time_ps"] == found.best["time_ps"]
+    assert json.loads(output_of(*words[1:], "--json"))["time_ps"] == found.best["time_ps"]
 
 
 @pytest.mark.parametrize("operator", CASES)
@@ -86,7 +79,7 @@ def test_a_smaller_tile_can_win_and_the_command_says_so(tmp_path):
     assert f"--nram-limit {found.best['nram_limit_bytes']}" in found.command
     assert f"nram_limit_bytes={found.best['nram_limit_bytes']}" in found.call
     assert found.rows[-1]["why"]
-    assert json.loads(command_line(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
+    assert json.loads(output_of(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
     db = tmp_path / "points.sqlite"
     for _ in range(2):
         again = mlusim.tune("tin_shift", shape=(2, 8, 64, 196), strategy="shipped", workers=0, db=db)
@@ -179,7 +172,7 @@ def test_a_function_is_named_so_that_the_command_and_the_call_run(tmp_path, monk
     (tmp_path / "launches.py").write_text(LAUNCHES)
     launch = function_of("launches.py:launch")
     found = mlusim.tune(launch, shape=(256, 64), rows=[1, 2], workers=0)
-    assert json.loads(command_line(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
+    assert json.loads(output_of(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
     names = {"mlusim": mlusim, "launch": launch}
     exec(found.call, names)
     assert names["device"].result().time_ps == found.best["time_ps"]
@@ -193,7 +186,7 @@ def test_a_changed_board_is_a_file_in_the_command(tmp_path, monkeypatch):
     found = mlusim.tune("reverse", shape=(64, 64), axis=0, device=board, strategy="mirror", workers=0)
     assert "device='mlu370-x4.toml'" in found.call
     (tmp_path / "mlu370-x4.toml").write_text(to_toml(board))
-    assert json.loads(command_line(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
+    assert json.loads(output_of(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
 
 
 def test_launch_parameters_that_are_none_are_left_out(tmp_path, monkeypatch):
@@ -210,16 +203,16 @@ def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("tune", "tin_shift", "--shape", "2,8,16,196", "--dtype", "float16", "--groups", "2", "--workers", "0")
     found = tune("tin_shift")
-    text = command_line(*words)
+    text = output_of(*words)
     assert "the fastest first:" in text
     assert f"  {found.command}\n  {found.call}\n" in text
     assert f"{len(found.rows)} plans ran" in text
-    assert command_line(*words, "--quiet") == f"{found.command}\n"
-    printed = json.loads(command_line(*words, "--json"))
+    assert output_of(*words, "--quiet") == f"{found.command}\n"
+    printed = json.loads(output_of(*words, "--json"))
     assert printed.pop("provenance")["boards"].keys() == {found.board.name}
     assert printed.pop("format") == "mlusim-tune/1"
     assert printed == json.loads(json.dumps(found.to_json()))
-    assert len(command_line(*words, "--all").splitlines()) > len(text.splitlines())
+    assert len(output_of(*words, "--all").splitlines()) > len(text.splitlines())
     assert list(tmp_path.iterdir()) == []
 
 

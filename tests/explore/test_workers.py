@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mlusim
-from command_line import succeed
+from command_line import output_of
 
 NUMBERS = 30
 
@@ -200,7 +200,7 @@ def test_the_command_line_closes_its_client(cluster):
 
     before = clients()
     words = ("sweep", "reverse", "--shape", "64,64", "--axis", "0", "--dask", cluster.scheduler.address, "--no-db")
-    succeed(*words)
+    output_of(*words)
     assert clients() == before
 
 

@@ -8,13 +8,12 @@ import math
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mlusim
+from command_line import call
 from mlusim import cinn, ops
-from mlusim.cli import main
 from mlusim.errors import InputError, PlanError
 from operator_runs import BOARDS
 
@@ -77,7 +76,7 @@ def test_index_select_is_available_in_nets_sweeps_and_the_command_line(tmp_path)
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "i.npy", index)
     arguments = f"run index_select --input {tmp_path}/x.npy --index {tmp_path}/i.npy --axis 1 --out {tmp_path}/y.npy"
-    done = CliRunner().invoke(main, [*arguments.split(), "--json"])
+    done = call(*arguments.split(), "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["operator"] == "index_select"
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)

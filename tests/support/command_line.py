@@ -13,14 +13,16 @@ from mlusim.cli import main
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def call(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+def call(*words, **settings):
+    """The exit code and output of a command; `settings` as for click's `CliRunner.invoke`."""
+    return CliRunner().invoke(main, [str(word) for word in words], **settings)
 
 
-def succeed(*arguments):
-    result = call(*arguments)
-    assert result.exit_code == 0, result.stderr
-    return result.stdout
+def output_of(*words, code=0):
+    """The output of a command that ends with an exit code; after its errors, if that is not 0."""
+    done = call(*words)
+    assert done.exit_code == code, done.output
+    return done.stderr + done.stdout if code else done.stdout
 
 
 def exit_code(*words):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import mlusim
+from command_line import call
 from long_loops import (
     add_with_barriers,
     ahead,
@@ -22,7 +22,6 @@ from long_loops import (
     two_loops,
 )
 from mlusim import ops
-from mlusim.cli import main
 from mlusim.cores.core import Core
 from mlusim.errors import CopyError, InputError
 from mlusim.memory.view import View
@@ -197,14 +196,12 @@ def test_saved_runs_record_the_extrapolation(tmp_path: Path) -> None:
 
 
 def test_command_line() -> None:
-    run = CliRunner().invoke(
-        main, ["run", "cast", "--shape", "64,1024,1024", "--dtype", "float16", "--no-data", "--steady", "--json"]
-    )
+    run = call("run", "cast", "--shape", "64,1024,1024", "--dtype", "float16", "--no-data", "--steady", "--json")
     assert run.exit_code == 0, run.output
     assert '"bound_ps"' in run.stdout
-    said = CliRunner().invoke(main, ["run", "cast", "--shape", "64", "--dtype", "float16", "--no-data", "--steady"])
+    said = call("run", "cast", "--shape", "64", "--dtype", "float16", "--no-data", "--steady")
     assert "simulated in full" in said.stdout
-    refused = CliRunner().invoke(main, ["run", "cast", "--shape", "64,64", "--dtype", "float16", "--steady"])
+    refused = call("run", "cast", "--shape", "64,64", "--dtype", "float16", "--steady")
     assert refused.exit_code != 0
     assert "--no-data" in refused.output
 
