@@ -20,11 +20,14 @@ def check_own_names(kernel: Kernel, positional: int, own: Mapping[str, Any], cal
     if not inspect.iscoroutinefunction(kernel):
         return
     bound = kernel.keywords if isinstance(kernel, partial) else {}
-    for name in [*inspect.signature(kernel).parameters][1 + positional :]:
-        if name in bound or name not in own:
+    for parameter in [*inspect.signature(kernel).parameters.values()][1 + positional :]:
+        name = parameter.name
+        if name in bound or name not in own or parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
             continue
-        parameter = inspect.signature(caller).parameters[name]
-        if parameter.kind is parameter.KEYWORD_ONLY and own[name] is not parameter.default:
+        of_caller = inspect.signature(caller).parameters[name]
+        # The default may have been given, too; without one of its own, the kernel cannot run in any case.
+        given = own[name] is not of_caller.default or parameter.default is parameter.empty
+        if of_caller.kind is of_caller.KEYWORD_ONLY and given:
             raise InputError(
                 f"{name}={shown(own[name])} is an argument of mlusim.{caller.__qualname__} itself, and "
                 f"{kernel_name(kernel)} has a parameter of that name, which would not get it: rename the kernel's, or "

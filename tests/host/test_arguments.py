@@ -285,6 +285,18 @@ def test_a_keyword_of_the_launch_does_not_hide_a_parameter_of_the_kernel(caller)
             InputError, match=r"^\w+=\S+ is an argument of mlusim\.Device\.launch itself, and transpose"
         ):
             device.launch(transpose, view, **{setting: text})
+
+    async def required(core, x, *, kind):
+        got.append((x, kind))
+
+    async def others(core, *dim, **kind):
+        got.append((1, "row", core.task_dim))
+
+    with pytest.raises(
+        InputError, match=rf"^kind='UNION1' is an argument of mlusim\.{caller.__name__} itself, and req"
+    ):
+        caller(required, x)
+    caller(others, x, dim=8)
     caller(transpose, x, 1, dim=8)
     caller(functools.partial(transpose, kind="column"), x, 1, kind="BLOCK", dim=2)
     assert {item[:2] for item in got} == {(1, "row"), (1, "column")}
