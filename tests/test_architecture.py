@@ -59,7 +59,7 @@ KERNEL_FACING = {
     "mlusim.memory.copy_limits",
     "mlusim.memory.kinds",
     "mlusim.memory.loop_costs",
-    "mlusim.memory.timing",
+    "mlusim.memory.copy_cost",
     "mlusim.memory.view",
     "mlusim.units",
     "mlusim.cores.convert",

@@ -11,9 +11,9 @@ from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.inputs import check_is
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, Log
+from mlusim.memory.copy_cost import start_up_ps
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.layout import is_contiguous
-from mlusim.memory.timing import start_up_ps
 from mlusim.records import COLUMNS
 
 DIRECTION_NAMES = tuple(direction.name for direction in Direction)

@@ -23,9 +23,9 @@ from mlusim.errors import CopyError, OperandError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import write_bus_bytes
+from mlusim.memory.copy_cost import CopyCost, copy_cost
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, MemoryKind
-from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ Bytes:
 
 Cost of a copy:
   copy_shape, copy_limits  segments and strides of a copy; the limits of the hardware
-  bus, timing              bytes on the DRAM bus; start-up, work and rate
+  bus, copy_cost           bytes on the DRAM bus; start-up, work and rate
   loop_costs, bin_costs    loops of equal small instructions; sorting into bins
 
 Shared bandwidth:

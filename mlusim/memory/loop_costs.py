@@ -17,8 +17,8 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.hardware import Board
 from mlusim.memory import element_loops
+from mlusim.memory.copy_cost import CopyCost, copy_cost, rate_alone
 from mlusim.memory.copy_shape import CopyShape
-from mlusim.memory.timing import CopyCost, copy_cost, rate_alone
 from mlusim.memory.view import View
 from mlusim.units import ceil_div, ceil_ps
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from mlusim.hardware import Board
 from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
+from mlusim.memory.copy_cost import CopyCost, copy_cost, move_cycles
 from mlusim.memory.copy_shape import CopyShape, has_gaps
 from mlusim.memory.flow import READ, WRITE
 from mlusim.memory.kinds import Direction
-from mlusim.memory.timing import CopyCost, copy_cost, move_cycles
 from mlusim.units import PS_PER_S, ceil_div
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
+from mlusim.memory.copy_cost import copy_cost
 from mlusim.memory.copy_shape import CopyShape
 from mlusim.memory.deferred import MIN_BYTES, MIN_SEGMENT_BYTES
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.memory.timing import copy_cost
 from mlusim.memory.view import Pointer, View
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mlusim.log import NONE
 
 if TYPE_CHECKING:
     from mlusim.cores.tasks.task import Task
-    from mlusim.memory.timing import CopyCost
+    from mlusim.memory.copy_cost import CopyCost
 
 
 class SharedCopy(Transfer):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.log import NONE
+from mlusim.memory.copy_cost import CopyCost
 from mlusim.memory.flow import WRITE, Flow
 from mlusim.memory.link import Link
-from mlusim.memory.timing import CopyCost
 
 if TYPE_CHECKING:
     from mlusim.cores.machine.unit import Unit

@@ -11,8 +11,8 @@ from mlusim.arrays import Integers, Numbers
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.host.steady.periods import Period, codes_of, period_at
 from mlusim.log import IO, NONE, Log
+from mlusim.memory.copy_cost import start_up_ps
 from mlusim.memory.kinds import Direction
-from mlusim.memory.timing import start_up_ps
 from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:

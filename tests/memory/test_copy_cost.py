@@ -6,9 +6,9 @@ import pytest
 
 from copy_views import GDRAM, NRAM, SRAM, UNIT, buffer, by_views
 from mlusim.hardware import board, presets
+from mlusim.memory.copy_cost import copy_cost
 from mlusim.memory.copy_shape import pointer_copy_shape
 from mlusim.memory.kinds import Direction, MemoryKind
-from mlusim.memory.timing import copy_cost
 from mlusim.units import PS_PER_S
 
 ARCH = 372
