@@ -125,7 +125,8 @@ def check_grid(dim: tuple[Any, ...], name: str) -> None:
         alone = len(dim) == 1 and type(dim[0]) is not int
         raise LaunchError(f"{name}: dim {shown(dim[0] if alone else dim)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
-        raise LaunchError(f"{name}: dim {dim}: each axis of a grid must be 1 to {MAX_GRID}; loop inside the kernel")
+        remedy = "loop inside the kernel" if max(dim) > MAX_GRID else "guard an empty launch with `if`"
+        raise LaunchError(f"{name}: dim {dim}: each axis of a grid must be 1 to {MAX_GRID}; {remedy}")
 
 
 def clusters_of(kind: object, name: str = "") -> int:
