@@ -127,8 +127,10 @@ def directory_for(path: Path) -> Iterator[None]:
 
     Raises `InputError` for an `OSError` of the block, which writes these files.
     """
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    missing: list[Path] = []
     try:
+        # A name that is too long is an `OSError`, too.
+        missing += [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException as error:
