@@ -38,11 +38,11 @@ def draw_tile_map(records: LogColumns, plan: Plan, title: str = "Tile map", abou
         canvas = Canvas(title, about)
         canvas.message("the output has no elements: no tiles")
         return canvas
-    grid, planned, logged = writers.grid, writers.planned, writers.logged
-    both = "planned and logged" if logged is not None and writers.agree else "planned"
-    panels = [(both, writers.planned_core, planned.iteration)]
-    if logged is not None and writers.logged_core is not None and not writers.agree:
-        panels.append(("logged", writers.logged_core, logged.iteration))
+    grid = writers.grid
+    by_plan = "planned and logged" if writers.agree else "planned"
+    panels = [(by_plan, writers.planned_core, writers.planned.iteration)]
+    if writers.logged is not None:
+        panels.append(("logged", *writers.logged))
     lines = f"{plural(len(plan.tiles), 'tile')}; {writers.verdict}"
     samples, cells = len(grid.rows) * len(grid.columns), grid.row_extent * grid.column_extent
     if samples < cells:

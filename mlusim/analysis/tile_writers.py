@@ -26,8 +26,9 @@ class TileWriters:
         grid: the sampled elements.
         cores: by task of the plan, the core that ran it.
         planned, planned_core: the writers by the plan; (rows, columns) their cores, NONE where no tile is.
-        logged, logged_core: the same by the log; None if nothing ran.
-        agree: whether every sample was written by the planned core, or nothing ran.
+        logged: (rows, columns) the core that wrote by the log, and the ordinal of its write; None if nothing ran, or if
+            this agrees with the plan.
+        agree: whether every sample was written by the planned core.
         verdict: that in words.
     """
 
@@ -35,8 +36,7 @@ class TileWriters:
     cores: Integers
     planned: Writers
     planned_core: Integers
-    logged: Writers | None
-    logged_core: Integers | None
+    logged: tuple[Integers, Integers] | None
     agree: bool
     verdict: str
 
@@ -53,12 +53,13 @@ def tile_writers(records: LogColumns, plan: Plan) -> TileWriters | None:
     planned_core = np.where(planned.task >= 0, cores[planned.task], NONE)
     output = _output_allocation(records, plan)
     if output == NONE or not records.log.tasks:
-        return TileWriters(grid, cores, planned, planned_core, None, None, agree=True, verdict="nothing ran")
+        return TileWriters(grid, cores, planned, planned_core, None, agree=False, verdict="nothing ran")
     logged = logged_writers(grid, records, output, plan.itemsize)
     logged_core = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
     same = float((logged_core == planned_core).mean())
     verdict = _verdict(same, float((logged_core < 0).mean()), logged)
-    return TileWriters(grid, cores, planned, planned_core, logged, logged_core, agree=same == 1, verdict=verdict)
+    differing = None if same == 1 else (logged_core, logged.iteration)
+    return TileWriters(grid, cores, planned, planned_core, differing, agree=same == 1, verdict=verdict)
 
 
 def _output_allocation(records: LogColumns, plan: Plan) -> int:

@@ -19,6 +19,7 @@ from mlusim.units import group_digits
 
 # More cells than this result in a page of several megabytes.
 MAX_CELLS = 24_000
+_PACKED = ("tile", "task", "iteration", "unit", "nbytes", "nram_bytes", "logged_unit", "logged_write")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +59,9 @@ def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS)
     writers = None if plan is None else tile_writers(records, plan)
     if plan is None or writers is None:
         return None
-    grid, cores, logged = writers.grid, writers.cores, writers.logged
+    grid = writers.grid
     layers, descriptions = [_numbers(plan.tiles, writers.planned.task, writers.planned.iteration)], [writers.verdict]
-    if logged is not None and writers.logged_core is not None and not writers.agree:
-        layers += [writers.logged_core, logged.iteration]
+    layers += writers.logged or ()
     every = grid.row_extent * grid.column_extent
     looked = len(grid.rows) * len(grid.columns)
     rows, columns = _changes(layers, 0), _changes(layers, 1)
@@ -70,10 +70,10 @@ def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS)
         looked = len(rows) * len(columns)
     if looked < every:
         descriptions.append(f"{group_digits(looked)} of its {group_digits(every)} cells are examined")
-    layers = [layer[np.ix_(rows, columns)] for layer in layers]
-    seen, number = np.unique(layers[0], return_inverse=True)
+    shown, *logged = (layer[np.ix_(rows, columns)] for layer in layers)
+    seen, number = np.unique(shown, return_inverse=True)
     # NONE sorts first, and stays NONE.
-    number = number.reshape(layers[0].shape) - int(seen[0] == NONE)
+    number = number.reshape(shown.shape) - int(seen[0] == NONE)
     seen = seen[seen != NONE]
     tiles = plan.tiles
     return TileMap(
@@ -84,13 +84,13 @@ def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS)
         tile=number,
         task=tiles.task[seen],
         iteration=tiles.iteration[seen],
-        unit=cores[tiles.task[seen]],
+        unit=writers.cores[tiles.task[seen]],
         nbytes=tiles.elements()[seen] * plan.itemsize,
         nram_bytes=tiles.nram_bytes[seen],
         start=tiles.start[seen],
         stop=tiles.stop[seen],
-        logged_unit=layers[1] if len(layers) > 1 else None,
-        logged_write=layers[2] if len(layers) > 1 else None,
+        logged_unit=logged[0] if logged else None,
+        logged_write=logged[1] if logged else None,
         verdict="; ".join(descriptions),
     )
 
@@ -136,22 +136,15 @@ def _edges(samples: Integers, chosen: Integers, extent: int) -> Integers:
 
 def tile_data(records: LogColumns, tiles: TileMap, shape: Sequence[int]) -> dict[str, Any]:
     """Return the map's cells and the tiles that they refer to."""
-    logged = tiles.logged_unit is not None
+    columns = {name: getattr(tiles, name) for name in _PACKED}
     return {
         "rows": tiles.row_edges.tolist(),
         "columns": tiles.column_edges.tolist(),
         "row_label": tiles.row_label,
         "column_label": tiles.column_label,
         "shape": list(shape),
-        "tile": pack(tiles.tile.reshape(-1)),
-        "task": pack(tiles.task),
-        "iteration": pack(tiles.iteration),
-        "unit": pack(tiles.unit),
-        "nbytes": pack(tiles.nbytes),
-        "nram_bytes": pack(tiles.nram_bytes),
+        **{name: None if column is None else pack(column.reshape(-1)) for name, column in columns.items()},
         "start": [pack(axis) for axis in tiles.start.T],
         "stop": [pack(axis) for axis in tiles.stop.T],
-        "logged_unit": pack(tiles.logged_unit.reshape(-1)) if tiles.logged_unit is not None else None,
-        "logged_write": pack(tiles.logged_write.reshape(-1)) if logged and tiles.logged_write is not None else None,
         "units": [records.unit_name(unit) for unit in range(records.units)],
     }

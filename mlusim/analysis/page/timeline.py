@@ -24,6 +24,8 @@ from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 # More spans than this result in a page of several megabytes.
 MAX_SPANS = 120_000
 _MAX_BINS = 1 << 15
+# Fields of `CauseSpans` by span, besides its lane.
+_COLUMNS = ("start_ps", "length_ps", "cause", "label", "line", "nbytes", "times")
 _STRIP = "all its time"
 # From top to bottom.
 LANE_NAMES = (_STRIP, "io load", "io store", "move", "vector", "tensor", "scalar", "sync")
@@ -113,13 +115,7 @@ def timeline_data(records: LogColumns, spans: CauseSpans) -> dict[str, Any]:
         "lanes": [[units.index(lane.unit), lane.kind] for lane in spans.lanes],
         "units": [records.unit_name(unit) for unit in units],
         "first": first.tolist(),
-        "start_ps": pack(spans.start_ps),
-        "length_ps": pack(spans.length_ps),
-        "cause": pack(spans.cause),
-        "label": pack(spans.label),
-        "line": pack(spans.line),
-        "nbytes": pack(spans.nbytes),
-        "times": pack(spans.times),
+        **{name: pack(getattr(spans, name)) for name in _COLUMNS},
         "labels": spans.labels,
         "lines": [f"{source_name(file)}:{number}" for file, number, _ in records.log.lines],
         "within_ps": spans.within_ps,
@@ -137,13 +133,12 @@ def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
     rows, lane = np.unique(row, return_inverse=True)
     start = np.concatenate([part.start_ps + low for low, part in parts])
     order = np.lexsort((start, lane))
-    names = ("length_ps", "cause", "label", "line", "nbytes", "times")
     merged = any(part.merged for _, part in parts)
     return CauseSpans(
         lanes=[Lane(*divmod(row, kinds)) for row in rows.tolist()],
         lane=lane[order],
         start_ps=start[order],
-        **{name: column(name)[order] for name in names},
+        **{name: column(name)[order] for name in _COLUMNS[1:]},
         labels=parts[0][1].labels,
         merged=sum(part.merged or len(part) for _, part in parts) if merged else 0,
         within_ps=max(part.within_ps for _, part in parts),
