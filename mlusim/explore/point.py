@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 # The column of the NRAM that a kernel may use.
 USABLE_NRAM = "nram_usable_bytes"
 
-_FORMAT = 1
 # The status returned by a process with another version of mlusim.
 STALE = "stale"
 _TUPLES = (list, tuple)
@@ -67,9 +66,7 @@ class Point:
     def payload(self) -> dict[str, Any]:
         """Return the point as plain values for `run_point` in this process."""
         axes = self.axes
-        # Included only if set, so that points of earlier sweeps keep their keys.
-        steady = {"steady": True} if axes.steady else {}
-        return steady | {
+        return {
             "model": model_hash(),
             "operator": axes.operator,
             "kernel": None if axes.kernel is None else axes.kernel.payload(),
@@ -83,6 +80,7 @@ class Point:
             "launch": dict(self.launch),
             "data": axes.data,
             "seed": axes.seed,
+            "steady": axes.steady,
         }
 
     def sendable(self) -> dict[str, Any]:
@@ -96,7 +94,7 @@ class Point:
         if self.axes.kernel is not None:
             value["kernel"] = self.axes.kernel.sha256
             value["arguments"] = contents(self.axes.arguments)
-        text = json.dumps([_FORMAT, value], sort_keys=True, separators=(",", ":"), default=repr)
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def outcome(self, status: str, message: str, figures: Mapping[str, Any]) -> Outcome:
@@ -180,15 +178,13 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     from mlusim.ops.call import run
 
     call = _prepare(payload, board)
-    steady = bool(payload.get("steady"))
-    result = run(call, data=payload["data"], check=False, steady=steady)
-    return figures_of(result, call.plan, steady=steady)
+    result = run(call, data=payload["data"], check=False, steady=payload["steady"])
+    return figures_of(result, call.plan, steady=payload["steady"])
 
 
 def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
-    steady = bool(payload.get("steady"))
-    result = kernel_call(payload).timed(board, data=payload["data"], steady=steady)
-    return figures_of(result, None, steady=steady)
+    result = kernel_call(payload).timed(board, data=payload["data"], steady=payload["steady"])
+    return figures_of(result, None, steady=payload["steady"])
 
 
 def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
