@@ -21,7 +21,7 @@ from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, nearest
 
 # On Linux, a file without a name: the system removes it with the process, however the process ends.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
@@ -214,6 +214,21 @@ def open_input(path: Path) -> BinaryIO:
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
     return path.open("rb")
+
+
+def cannot_read(path: Path, error: OSError, name: object = None) -> str:
+    """Return why a file cannot be read, for a message; of a missing one, with a similar name in its folder.
+
+    name: how the message names the file; by default its path.
+    """
+    name = path if name is None else name
+    if not isinstance(error, FileNotFoundError):
+        return f"{name}: cannot be read: {error.strerror or error}"
+    there: list[str] = []
+    with suppress(OSError):
+        there = [other.stem for other in path.parent.iterdir() if other.suffix == path.suffix]
+    hint = nearest(path.stem, there).removesuffix("? ")
+    return f"{name}: no such file" + (f"; {hint}{path.suffix}?" if hint else "")
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
 from mlusim.errors import InputError, choose_one, shown
+from mlusim.files import cannot_read
 
 MAX_RANK = 64
 # By a torch dtype that NumPy lacks: that of ml_dtypes, and a torch dtype of the same size that NumPy has.
@@ -219,7 +220,9 @@ def as_file(path: object) -> Path:
     except OSError as error:
         raise InputError(f"{shown(str(file))}: {error.strerror or error}") from None
     if not there:
-        raise InputError(f"{file}: is a directory: name a file in it" if file.is_dir() else f"{file}: no such file")
+        raise InputError(
+            f"{file}: is a directory: name a file in it" if file.is_dir() else cannot_read(file, FileNotFoundError())
+        )
     return file
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import mlusim
 from mlusim import files
-from mlusim.files import atomic_write, is_ours, source_name
+from mlusim.files import atomic_write, cannot_read, is_ours, source_name
 
 
 @pytest.fixture(params=["nameless", "named"])
@@ -230,3 +230,13 @@ except mlusim.MlusimError as error:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "task 0 (cluster 0, core 0), In[2]:2, at" in done.stdout
     assert source_name("/a folder/kernel.py") == "kernel.py"
+
+
+def test_a_missing_file_is_named_with_a_similar_one(tmp_path):
+    (tmp_path / "double.py").touch()
+    missing = FileNotFoundError()
+    assert cannot_read(tmp_path / "duoble.py", missing) == (
+        f"{tmp_path / 'duoble.py'}: no such file; did you mean double.py?"
+    )
+    assert cannot_read(tmp_path / "duoble.npy", missing, "--input duoble.npy") == "--input duoble.npy: no such file"
+    assert cannot_read(Path("x"), PermissionError(13, "Permission denied")) == "x: cannot be read: Permission denied"

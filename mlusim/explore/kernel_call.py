@@ -18,6 +18,7 @@ from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import InputError, KernelError, LaunchError, MissingDataError, MlusimError
 from mlusim.explore.python_files import where_in
 from mlusim.explore.user_kernels import VARIABLE, UserKernel
+from mlusim.files import cannot_read
 from mlusim.hardware import Board
 from mlusim.host.arguments import IN_PLACE, FileInput, InOut, Output, assign, parse_argument, read_inputs
 from mlusim.host.array_files import split_key
@@ -209,4 +210,4 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"--arg {path}: cannot be read: {error.strerror or error}") from None
+        raise InputError(cannot_read(path, error, f"--arg {path}")) from None

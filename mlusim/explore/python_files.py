@@ -16,7 +16,7 @@ from typing import Any
 
 from mlusim.errors import InputError, it_has
 from mlusim.explore.fingerprint import installed
-from mlusim.files import line_of, open_input, syntax_tree
+from mlusim.files import cannot_read, line_of, open_input, syntax_tree
 from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
@@ -52,7 +52,7 @@ def source_text(path: Path) -> str:
         with open_input(path) as stream:
             content = stream.read()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InputError(cannot_read(path, error)) from None
     except ValueError:
         raise InputError(f"{path} is not a path") from None
     try:

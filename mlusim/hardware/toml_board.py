@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError, InputError
-from mlusim.files import read_text
+from mlusim.files import cannot_read, read_text
 from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import find_preset, mixing_ps
 from mlusim.inputs import as_path, check_is
@@ -117,7 +117,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         text = read_text(file, "utf-8-sig")
     except OSError as error:
-        raise BoardError(f"{file}: cannot be read: {error.strerror or error}") from None
+        raise BoardError(cannot_read(file, error)) from None
     except UnicodeDecodeError as error:
         raise BoardError(f"{file}: not UTF-8 text: byte {error.start} cannot be decoded") from None
     try:

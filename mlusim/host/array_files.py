@@ -20,7 +20,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, open_input, writing
+from mlusim.files import atomic_write, cannot_read, open_input, writing
 from mlusim.inputs import native
 
 _NPY, _ZIP, _EMPTY_ZIP = b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06"
@@ -41,10 +41,8 @@ def read_array(option: str, text: str) -> Array:
     try:
         with open_input(path) as stream:
             return _named(where, _read(where, path, key, stream))
-    except FileNotFoundError:
-        raise InputError(f"{where}: no such file") from None
     except OSError as error:
-        raise InputError(f"{where}: cannot be read: {error.strerror or error}") from None
+        raise InputError(cannot_read(path, error, where)) from None
 
 
 def read_arrays(option: str, text: str) -> Array | dict[str, Array]:

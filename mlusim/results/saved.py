@@ -28,7 +28,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import BoardError, InputError, MlusimError
-from mlusim.files import atomic_write, open_input
+from mlusim.files import atomic_write, cannot_read, open_input
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.inputs import as_path
@@ -114,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Result:
         with open_input(file) as stream:
             return _read_zip(file, stream)
     except OSError as error:
-        raise InputError(f"{file}: the saved run cannot be read: {error.strerror or error}") from None
+        raise InputError(cannot_read(file, error)) from None
 
 
 def as_result(run: Any) -> Result:

@@ -182,7 +182,7 @@ def test_a_missing_option_of_an_operator_is_named_as_it_is_typed(command):
             ("--shape", "1,2,4,4", "--device", "mlu370-x4,mlu590-h8"),
             "names several boards; `mlusim compare` and `mlusim s",
         ),
-        (("--shape", "1,2,4,4", "--device", "no.toml"), "no.toml: cannot be read: No such file or directory"),
+        (("--shape", "1,2,4,4", "--device", "no.toml"), "no.toml: no such file"),
         (("--input", "no.npy", "--shifts", "shifts.npy"), "--input no.npy: no such file"),
         (("--input", ".", "--shifts", "shifts.npy"), "--input .: cannot be read: Is a directory"),
         (("--input", "text.npy", "--shifts", "shifts.npy"), "--input text.npy is not an .npy or .npz file"),

@@ -189,7 +189,7 @@ def test_suggestions_are_faster_and_match_retiming():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("gone.zip", "gone.zip"), "gone.zip: the saved run cannot be read"),
+        (("gone.zip", "gone.zip"), "gone.zip: no such file"),
         (
             ("k.py:add --shape", "x"),
             "is not a saved run, and read as arguments of `mlusim run`: Option '--shape' requires an arg",

@@ -67,7 +67,7 @@ def test_the_same_run_gives_the_same_bytes(runs, tmp_path):
     ("words", "said"),
     [
         ((), "Missing argument 'RUN...'"),
-        (("nothing.zip",), "nothing.zip: the saved run cannot be read: No such file or directory"),
+        (("nothing.zip",), "nothing.zip: no such file"),
         (
             ("{runs}/documented.zip", "other/documented.zip"),
             "would both be documented.html: name the files differently",

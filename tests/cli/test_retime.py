@@ -102,7 +102,7 @@ def test_a_user_kernel(tmp_path):
 def test_mistakes_are_one_line(run, tmp_path):
     (tmp_path / "none.zip").write_bytes(b"none")
     assert "is not a saved run" in error("retime", tmp_path / "none.zip")
-    assert "No such file" in error("retime", tmp_path / "missing.zip")
+    assert "no such file" in error("retime", tmp_path / "missing.zip")
     assert "no parameter 'foo'" in error("retime", run, "--set", "foo=1")
     assert "--set clock_hz: write PARAMETER=VALUE" in error("retime", run, "--set", "clock_hz")
     assert "a board has one value of clock_hz" in error("retime", run, "--set", "clock_hz=1GHz,2GHz")

@@ -288,7 +288,7 @@ def test_one_missing_key_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BoardError, match=r"none\.toml: cannot be read: No such file or directory$"):
+    with pytest.raises(BoardError, match=r"none\.toml: no such file$"):
         mlusim.hardware.board(str(tmp_path / "none.toml"))
 
 

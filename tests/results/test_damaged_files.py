@@ -32,7 +32,7 @@ def refused(path) -> str:
 
 
 def test_a_file_that_is_not_a_saved_run_is_an_error(tmp_path, saved):
-    assert "No such file" in refused(tmp_path / "missing.zip")
+    assert "no such file" in refused(tmp_path / "missing.zip")
     assert "Is a directory" in refused(tmp_path)
     for content in (b"", b"PK", b"hello, this is not a zip file at all" * 9):
         (tmp_path / "other").write_bytes(content)
