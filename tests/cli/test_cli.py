@@ -15,24 +15,13 @@ import numpy as np
 import pytest
 
 import mlusim
-from command_line import INPUTS, ROOT, RUN, call, expected, output_of, shifted
+from command_line import INPUTS, ROOT, RUN, call, error_of, expected, output_of, shifted
 from mlusim.cli import main
 from mlusim.cli.operators import SUMMARIES
 from mlusim.hardware import presets
 from mlusim.ops.commands import COMMANDS
 
 PROGRAM = str(ROOT / "tests/bangc/kernels/program.mlu")
-
-
-def fail(*arguments, code=2):
-    """The error message, one line, of a failing command."""
-    result = call(*arguments)
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    assert "Traceback" not in result.stderr
-    assert result.exit_code == code
-    return result.stderr.removeprefix("error: ").rstrip("\n")
 
 
 def process(*arguments, **options):
@@ -122,10 +111,10 @@ def test_a_board_printed_as_toml_is_the_same_board(folder):
 
 
 def test_usage_errors_name_the_help_command():
-    assert fail("runn").startswith("no command 'runn'; did you mean run? choose one of run, verify, compare, ")
-    assert fail("runn").endswith("; see `mlusim --help`")
-    assert "see `mlusim run tin_shift --help`" in fail("run", "tin_shift", "--strateg", "x")
-    assert fail("run", "tin_shit") == (
+    assert error_of("runn").startswith("no command 'runn'; did you mean run? choose one of run, verify, compare, ")
+    assert error_of("runn").endswith("; see `mlusim --help`")
+    assert "see `mlusim run tin_shift --help`" in error_of("run", "tin_shift", "--strateg", "x")
+    assert error_of("run", "tin_shit") == (
         f"no operator 'tin_shit'; did you mean tin_shift? choose one of {', '.join(SUMMARIES)}; "
         "a kernel of your own is FILE.py:KERNEL or FILE.mlu:ENTRY; see `mlusim run --help`"
     )
@@ -152,12 +141,12 @@ def test_usage_errors_name_the_help_command():
     ],
 )
 def test_words_in_a_wrong_place_are_answered_with_the_right_command(words, message):
-    assert message in fail(*words)
+    assert message in error_of(*words)
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "tune", "sweep"])
 def test_a_missing_option_of_an_operator_is_named_as_it_is_typed(command):
-    assert fail(command, "flip", "--shape", "3") == f"Missing option '--axis'; see `mlusim {command} flip --help`"
+    assert error_of(command, "flip", "--shape", "3") == f"Missing option '--axis'; see `mlusim {command} flip --help`"
 
 
 @pytest.mark.parametrize(
@@ -219,29 +208,29 @@ def test_a_wrong_input_is_one_line_and_code_2(folder, arguments, message):
     Path("link.npy").symlink_to("x.npy")
     Path("dir.npy").mkdir()
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    assert message in fail("run", "tin_shift", *arguments)
+    assert message in error_of("run", "tin_shift", *arguments)
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 def test_devices_errors():
-    assert fail("devices", "mlu59-h8").startswith("no board 'mlu59-h8'; did you mean mlu590-h8")
-    assert fail("devices", "--toml").startswith("--toml shows one board: name it")
-    assert fail("devices", "mlu370-x4", "--toml", "--json").startswith("--toml and --json are two ways")
+    assert error_of("devices", "mlu59-h8").startswith("no board 'mlu59-h8'; did you mean mlu590-h8")
+    assert error_of("devices", "--toml").startswith("--toml shows one board: name it")
+    assert error_of("devices", "mlu370-x4", "--toml", "--json").startswith("--toml and --json are two ways")
 
 
 def test_a_plan_that_fits_no_board_exits_with_code_1(folder):
     Path("tiny.toml").write_text('base = "mlu370-x4"\nnram_bytes = 131_100\n')
-    assert "no element of 4 B fits" in fail(*RUN, "--device", "tiny.toml", code=1)
+    assert "no element of 4 B fits" in error_of(*RUN, "--device", "tiny.toml", code=1)
 
 
 def test_tensors_larger_than_gdram_exit_with_code_1():
-    message = fail("run", "tin_shift", "--shape", "1,64,64,2000000", "--no-data", code=1)
+    message = error_of("run", "tin_shift", "--shape", "1,64,64,2000000", "--no-data", code=1)
     assert message.startswith(
         "a tensor of float32 [1, 64, 64, 2000000] takes 32 768 000 000 B (30.52 GiB): it can never"
     )
     assert "GDRAM of mlu370-x4; choose a smaller shape" in message
     # Of two tensors, either alone would fit.
-    message = fail("run", "tin_shift", "--shape", "1,64,64,1000000", "--no-data", code=1)
+    message = error_of("run", "tin_shift", "--shape", "1,64,64,1000000", "--no-data", code=1)
     assert message.startswith("gdram.alloc of 16 384 000 000 B")
 
 
@@ -265,7 +254,7 @@ def test_any_exception_is_reported_in_one_line_with_an_exit_code(monkeypatch, er
         raise error
 
     monkeypatch.setattr("mlusim.cli.run.read_operator_inputs", raise_it)
-    assert fail("run", "tin_shift", "--shape", "1,2,4,4", code=code).startswith(line)
+    assert error_of("run", "tin_shift", "--shape", "1,2,4,4", code=code).startswith(line)
 
 
 def test_a_traceback_is_shown_on_request(monkeypatch):
@@ -287,7 +276,7 @@ def test_a_failed_write_leaves_the_old_file(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("mlusim.host.array_files.np.save", full)
-    assert fail(*RUN, "--out", "out.npy", "--force") == "--out out.npy: cannot be written: No space left on device"
+    assert error_of(*RUN, "--out", "out.npy", "--force") == "--out out.npy: cannot be written: No space left on device"
     assert Path("out.npy").read_bytes() == b"before"
     assert sorted(path.name for path in folder.iterdir()) == ["out.npy", "shifts.npy", "x.npy"]
 

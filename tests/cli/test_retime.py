@@ -7,17 +7,9 @@ import json
 import pytest
 
 import mlusim
-from command_line import call, output_of
+from command_line import error_of, output_of
 from mlusim.analysis.provenance import provenance
 from mlusim.retiming.retime import planned
-
-
-def error(*words):
-    done = call(*words)
-    assert done.exit_code == 2
-    assert "Traceback" not in done.output
-    (line,) = done.output.splitlines()
-    return line
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +30,9 @@ def test_a_run_and_the_demo_are_saved(run, tmp_path):
 
 def test_an_unwritable_save_path_is_reported_before_the_run(tmp_path):
     words = ("run", "flip", "--shape", "4,4", "--axis", "0", "--save-run")
-    assert "there is no directory" in error(*words, tmp_path / "none" / "run.zip")
-    assert "is a directory" in error(*words, tmp_path)
-    assert "nothing runs, so there is nothing to save" in error(*words, tmp_path / "run.zip", "--dry-run")
+    assert "there is no directory" in error_of(*words, tmp_path / "none" / "run.zip")
+    assert "is a directory" in error_of(*words, tmp_path)
+    assert "nothing runs, so there is nothing to save" in error_of(*words, tmp_path / "run.zip", "--dry-run")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -76,7 +68,7 @@ def test_keeping_the_split_is_reported(run, tmp_path):
     one_cluster = plan.board.replace(clusters=1, max_union=1)
     other = mlusim.plan("cast", (1000, 64), dtype="int8", device=one_cluster)
     assert other.dim != plan.dim
-    message = error("retime", run, "--set", "clusters=1", "--set", "max_union=1")
+    message = error_of("retime", run, "--set", "clusters=1", "--set", "max_union=1")
     assert f"cast would be split differently on mlu370-x4: grid {other.dim} instead of {plan.dim}" in message
     words = ("retime", run, "--set", "clusters=1", "--set", "max_union=1", "--keep-split")
     saved, report = tmp_path / "again.zip", tmp_path / "report"
@@ -101,11 +93,11 @@ def test_a_user_kernel(tmp_path):
 
 def test_mistakes_are_one_line(run, tmp_path):
     (tmp_path / "none.zip").write_bytes(b"none")
-    assert "is not a saved run" in error("retime", tmp_path / "none.zip")
-    assert "no such file" in error("retime", tmp_path / "missing.zip")
-    assert "no parameter 'foo'" in error("retime", run, "--set", "foo=1")
-    assert "--set clock_hz: write PARAMETER=VALUE" in error("retime", run, "--set", "clock_hz")
-    assert "a board has one value of clock_hz" in error("retime", run, "--set", "clock_hz=1GHz,2GHz")
-    assert "clock_hz" in error("retime", run, "--set", "clock_hz=fast")
-    assert "no-such" in error("retime", run, "--device", "no-such")
-    assert "vector operands are rounded out" in error("retime", run, "--device", "mlu270-s4")
+    assert "is not a saved run" in error_of("retime", tmp_path / "none.zip")
+    assert "no such file" in error_of("retime", tmp_path / "missing.zip")
+    assert "no parameter 'foo'" in error_of("retime", run, "--set", "foo=1")
+    assert "--set clock_hz: write PARAMETER=VALUE" in error_of("retime", run, "--set", "clock_hz")
+    assert "a board has one value of clock_hz" in error_of("retime", run, "--set", "clock_hz=1GHz,2GHz")
+    assert "clock_hz" in error_of("retime", run, "--set", "clock_hz=fast")
+    assert "no-such" in error_of("retime", run, "--device", "no-such")
+    assert "vector operands are rounded out" in error_of("retime", run, "--device", "mlu270-s4")

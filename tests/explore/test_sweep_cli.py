@@ -15,7 +15,7 @@ import click
 import pytest
 
 import mlusim
-from command_line import call
+from command_line import call, error_of
 from mlusim.cli import main
 from mlusim.cli.operators import SUMMARIES
 
@@ -34,16 +34,6 @@ def succeed(*arguments):
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     return result.stdout
-
-
-def fail(*arguments, code=2):
-    result = call(*arguments)
-    assert result.exit_code == code, result.stdout
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    if code == 2:
-        assert result.stdout == ""
-    return result.stderr.removeprefix("error: ").rstrip("\n")
 
 
 def names(folder):
@@ -131,7 +121,7 @@ def test_settings_have_the_type_of_their_default(folder):
         (0.25, True, "b"),
         (0.25, False, "a"),
     ]
-    assert fail("sweep", "k.py:launch", "--shape", "4", "--set", "fast=maybe") == (
+    assert error_of("sweep", "k.py:launch", "--shape", "4", "--set", "fast=maybe") == (
         "--set fast=maybe: choose true or false"
     )
 
@@ -188,21 +178,21 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
 )
 def test_wrong_options_are_one_line_before_anything_runs(folder, arguments, message):
     Path("notes.txt").write_text("x" * 200)
-    assert message in fail(*TIN_SHIFT, *arguments)
+    assert message in error_of(*TIN_SHIFT, *arguments)
     assert names(folder) == ["notes.txt"]
 
 
 def test_an_unknown_figure_lists_the_known_ones():
-    text = fail(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
+    text = error_of(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
     reason = "is not a figure: choose time, bandwidth, efficiency, traffic, or a column of numbers: time_us, "
     assert text.startswith(f"'tame' {reason}")
 
 
 def test_sweeps_with_only_failed_or_impossible_points_exit_with_code_1(kernels):
-    text = fail("sweep", f"{kernels}:divides_by_zero", "--shape", "4", "--workers", "0", "--no-db", code=1)
+    text = error_of("sweep", f"{kernels}:divides_by_zero", "--shape", "4", "--workers", "0", "--no-db", code=1)
     assert text.startswith("1 of 1 points failed; the first: ")
     assert text.endswith("the kernel raised ZeroDivisionError: division by zero")
-    text = fail("sweep", "tin_shift", "--shape", "2,4", "--workers", "0", "--no-db", code=1)
+    text = error_of("sweep", "tin_shift", "--shape", "2,4", "--workers", "0", "--no-db", code=1)
     assert text == "the point is impossible: shape of rank 2: tin_shift takes N,T,C,HW, such as 2,8,256,196"
     result = call("sweep", f"{kernels}:add", "--shape", "64", "--set", "tile=10000000", "--workers", "0", "--no-db")
     assert result.output.count("largest free range") == 1  # of the reason: in the error, and not in the table as well
@@ -228,8 +218,8 @@ def test_a_table_has_the_same_columns_if_no_point_is_possible(folder, steady):
 
 
 def test_an_unknown_operator_is_an_error():
-    assert "did you mean tin_shift?" in fail("sweep", "tin_shft", "--shape", "2")
-    assert "a kernel is the argument of this command: mlusim sweep FILE.py:KERNEL" in fail(
+    assert "did you mean tin_shift?" in error_of("sweep", "tin_shft", "--shape", "2")
+    assert "a kernel is the argument of this command: mlusim sweep FILE.py:KERNEL" in error_of(
         "sweep", "--kernel", "a.py:b"
     )
 
@@ -239,11 +229,11 @@ def test_a_limit_on_nram_for_a_run():
     text = succeed(*given, "--nram-limit", "0.5KiB", "--explain")
     assert "usable NRAM 655 360 B (640 KiB), limited to 512 B" in text
     assert re.search(r"\n  tier +2 \(unit split\)", text)
-    assert "is not a size such as 65536 or 64KiB" in fail(*given, "--nram-limit", "1KiB,2KiB")
-    assert fail(*given, "--nram-limit", "1MiB").startswith(
+    assert "is not a size such as 65536 or 64KiB" in error_of(*given, "--nram-limit", "1KiB,2KiB")
+    assert error_of(*given, "--nram-limit", "1MiB").startswith(
         "nram_limit_bytes=1048576: a limit must be 1 to 655360, the usable"
     )
-    assert len(fail(*given, "--nram-limit", "1e4000")) < 500
+    assert len(error_of(*given, "--nram-limit", "1e4000")) < 500
 
 
 @pytest.mark.slow

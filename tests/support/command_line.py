@@ -25,6 +25,17 @@ def output_of(*words, code=0):
     return done.stderr + done.stdout if code else done.stdout
 
 
+def error_of(*words, code=2):
+    """The error, one line, of a command that ends with an exit code; of wrong usage, it is the only output."""
+    done = call(*words)
+    assert done.exit_code == code, done.output
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    if code == 2:
+        assert done.stdout == ""
+    return done.stderr.removeprefix("error: ").rstrip("\n")
+
+
 def exit_code(*words):
     """The exit code of the program, whose output is not captured here."""
     with pytest.raises(SystemExit) as ended:
