@@ -55,6 +55,7 @@ SAME = {
     **dict.fromkeys(("cnrtCreateNotifier", "cnrtNotifierCreateWithFlags", "cnCreateNotifier"), "cnrtNotifierCreate"),
     **dict.fromkeys(("cnrtDestroyNotifier", "cnDestroyNotifier"), "cnrtNotifierDestroy"),
     **dict.fromkeys(("cnrtPlaceNotifierWithFlags", "cnPlaceNotifier"), "cnrtPlaceNotifier"),
+    **dict.fromkeys(("cnrtGetDeviceFlag", "cnrtGetPeerAccessibility"), "cnrtGetDevice"),
     "cnWaitNotifier": "cnrtWaitNotifier",
     "cnQueryNotifier": "cnrtQueryNotifier",
     "cnQueueWaitNotifier": "cnrtQueueWaitNotifier",

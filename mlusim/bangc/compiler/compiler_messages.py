@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.entries import ENTRIES, MAIN
-from mlusim.bangc.compiler.headers import DECLARATIONS
+from mlusim.bangc.compiler.headers import DECLARATIONS, library_names
 from mlusim.bangc.compiler.message_columns import with_own_columns
 from mlusim.bangc.compiler.undeclared_names import OWN, is_of_library
 from mlusim.errors import nearest
@@ -32,6 +32,8 @@ _OF_CUDA = {
     "gridDim": "taskDim",
 }
 _WORD_OF_CUDA = re.compile(rf"error: .*?(?:\u2018|')({'|'.join(_OF_CUDA)})(?:\u2019|')")
+# A message about a later standard of C++.
+_LATER_STANDARD = re.compile(r"available (?:only )?with \W?-std=(?:c|gnu)\+\+(\w+)")
 # Words of BANG C for memories and functions, and a message about a word that may be a slip of one. g++ suggests others.
 _QUALIFIERS = (
     *(f"__{memory}__" for memory in ("nram", "wram", "ldram", "mlu_shared", "mlu_const", "mlu_device")),
@@ -67,6 +69,7 @@ _CONFIGURATION = re.compile(
 _DECAYED = re.compile(r"std::decay<([^<>]*)>::type(?:(\u2019) \{aka \u2018[^\u2019]*\u2019\})?")
 _PERMISSIVE = " [-fpermissive]"
 _RETURNING = re.compile(r"error: (?:invalid )?\W?static_cast\W? from (?:type )?[\u2018'](.+?) \(\*\)\(.*")
+_RETURNS = r"error: an entry returns void, and this one \1; store the result through a pointer"
 # An argument of a launch of a template, counted from 0.
 _ARGUMENT = re.compile(r"[\u2018']mlusim_a#(\d+)[\u2019']")
 # A type and a constant of the vendor's libraries that the headers lack, as their stand-ins appear in a message.
@@ -99,13 +102,24 @@ def compiler_text(text: str, path: Path, compiled: str = "") -> str:
     while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
         context -= 1
     shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
-    words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
-    notes = "".join(f"\nnote: {word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words)
+    notes = "".join(f"\nnote: {note}" for note in _notes(shown))
     shown = _DECAYED.sub(r"\1\2", shown.replace(_PERMISSIVE, ""))
     shown = _FOREIGN_TYPE.sub(" (a type of the vendor's libraries, which are not simulated)", shown)
     shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
     shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
     return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
+
+
+def _notes(shown: str) -> list[str]:
+    """Return the remedies of messages: the name of BANG C, the handle of a record of CNRT, the option of mlusim."""
+    words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
+    notes = [f"{word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words]
+    if "incomplete type" in shown:
+        handles = {f"{name}_t" for name in re.findall(r"\bcn\w+", shown)} & library_names()
+        notes += [f"{name[:-2]} is what the handle {name} points to; declare {name}" for name in sorted(handles)]
+    if standard := _LATER_STANDARD.search(shown):
+        notes.append(f"choose this standard of C++ with --std gnu++{standard[1]}, or std= in Python")
+    return notes
 
 
 def _with_rules_at_calls(lines: list[str]) -> list[str]:
@@ -185,13 +199,10 @@ def _with_words_of_launches(lines: list[str]) -> list[str]:
         passed = "" if match[2] is None else f", and the launch passes {match[2]}"
         return f"error: the arguments of the launch do not fit the entry: it takes ({match[1] or ''}){passed}"
 
-    def of_result(match: re.Match[str]) -> str:
-        return f"error: an entry returns void, and this one {match[1]}; store the result through a pointer"
-
     def of_argument(match: re.Match[str]) -> str:
         return f"argument {int(match[1]) + 1}"
 
-    return [_ARGUMENT.sub(of_argument, _RETURNING.sub(of_result, _LAUNCH.sub(of_launch, line))) for line in lines]
+    return [_ARGUMENT.sub(of_argument, _RETURNING.sub(_RETURNS, _LAUNCH.sub(of_launch, line))) for line in lines]
 
 
 def _with_configurations(lines: list[str]) -> list[str]:
@@ -301,11 +312,7 @@ def _without_candidates(lines: list[str]) -> list[str]:
 def _takes(name: str, counts: tuple[int, ...], passed: str | None) -> str:
     *first_counts, last = map(str, counts)
     words = f"{', '.join(first_counts)} or {last}" if first_counts else last
-    return f"{name} takes {words} arguments" + ("" if passed is None else f", not {_count(passed)}")
-
-
-def _count(arguments: str) -> int:
-    return len(_types(arguments))
+    return f"{name} takes {words} arguments" + ("" if passed is None else f", not {len(_types(passed))}")
 
 
 def _types(arguments: str) -> list[str]:

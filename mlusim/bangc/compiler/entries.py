@@ -151,7 +151,7 @@ def _type_alone(declaration: str, name: str) -> str:
 
 
 def rewrite_main(source: Source, position: int) -> bool:
-    """Rename the program's `main`, and add the implicit return that C++ grants only to `main`."""
+    """Rename the program's `main`, except to itself, and add the implicit return that C++ grants only to `main`."""
     opening = source.matching(position + 1) + 1
     is_try = opening < len(source.tokens) and source.tokens[opening].text == "try"
     opening += is_try
@@ -160,6 +160,9 @@ def rewrite_main(source: Source, position: int) -> bool:
     source.replace(position, position, MAIN)
     closing = source.matching(opening)
     source.insert(closing, "return 0; ")
+    for inside in range(opening, closing):
+        if source.tokens[inside].text in ("__func__", "__FUNCTION__"):
+            source.replace(inside, inside, '"main"')
     while is_try and source.next_text(closing) == "catch":
         closing = source.matching(source.matching(closing + 2) + 1)
         source.insert(closing, "return 0; ")

@@ -128,7 +128,8 @@ def is_of_library(name: str) -> bool:
 def meant_by(name: str) -> list[str]:
     """Return the names of the headers that an unknown constant may stand for: those of its enumeration, or of a slip.
 
-    A slip differs by its case, by one letter, or by two swapped ones. Names that differ by a digit are different names.
+    A slip lacks the `_t` of a type, or differs by its case, by one letter, or by two swapped ones. Names that differ by
+    a digit are different names.
     """
     known = sorted(library_names())
     match = _OF_ENUMERATION.match(name)
@@ -137,10 +138,13 @@ def meant_by(name: str) -> list[str]:
     return [
         other
         for other in known
-        if min(len(name), len(other)) >= _SHORTEST
-        and abs(len(name) - len(other)) <= 1
-        and re.sub(r"\d", "", name) != re.sub(r"\d", "", other)
-        and (name.lower() == other.lower() or _differ_by_a_slip(name, other))
+        if other == f"{name}_t"
+        or (
+            min(len(name), len(other)) >= _SHORTEST
+            and abs(len(name) - len(other)) <= 1
+            and re.sub(r"\d", "", name) != re.sub(r"\d", "", other)
+            and (name.lower() == other.lower() or _differ_by_a_slip(name, other))
+        )
     ]
 
 

@@ -232,6 +232,7 @@ class Cnrt(ProgramMemory):
         return 0 if number == 0 else self.failed("cnrtErrorArgsInvalid")
 
     def cnrtGetDevice(self, target: int, *_: Any) -> int:
+        """Also the flags of the device, and the access of one device to another: none."""
         self.write(target, "<i", 0)
         return 0
 
@@ -274,10 +275,6 @@ class Cnrt(ProgramMemory):
         self.write(target, f"<{len(text) + 1}s", text)
         return 0
 
-    def cnrtGetDeviceFlag(self, target: int) -> int:
-        self.write(target, "<I", 0)
-        return 0
-
     def cnrtDeviceGetQueuePriorityRange(self, least: int, greatest: int) -> int:
         """Queues have no priorities here: launches run in the order of their queues."""
         self.write(least, "<i", 0)
@@ -287,10 +284,6 @@ class Cnrt(ProgramMemory):
     def cnrtQueueGetPriority(self, queue: int, target: int) -> int:
         self.queue(queue)
         self.write(target, "<i", 0)
-        return 0
-
-    def cnrtGetPeerAccessibility(self, target: int, *_: Any) -> int:
-        self.write(target, "<I", 0)
         return 0
 
     def cnDeviceTotalMem(self, target: int, _: int) -> int:

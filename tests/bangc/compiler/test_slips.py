@@ -110,6 +110,24 @@ def test_a_misspelt_name_of_cnrt_is_an_error_where_it_is_used(
         Program(bangc.compile(file), Device()).run()
 
 
+@pytest.mark.parametrize(
+    ("declaration", "message"),
+    [
+        ("cnrtQueue q;", "note: cnrtQueue is what the handle cnrtQueue_t points to; declare cnrtQueue_t"),
+        ("cnrtDim3 dim{1, 1, 1};", r"cnrtDim3\W+ was not declared(?s:.)*did you mean cnrtDim3_t\?"),
+        ("} template <class T> concept Any = true; int other() {", r"with --std gnu\+\+20, or std= in Python"),
+    ],
+)
+@pytest.mark.grid(3)
+def test_a_type_without_its_suffix_and_a_later_standard_have_a_remedy(
+    declaration: str, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "type.mlu"
+    file.write_text(f"{HEAD}int main() {{\n  {declaration}\n}}\n")
+    with pytest.raises(CompileError, match=message):
+        bangc.compile(file, syntax_only=True)
+
+
 @pytest.mark.parametrize("constant", ["CNRT_COMPLEX64", "CNNL_DTYPE_COMPLEX_HALF"])
 @pytest.mark.grid(2)
 def test_a_constant_that_the_headers_lack_compiles(constant: str, tmp_path: Path) -> None:
