@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlusim.log_tables import AllocationRecord
-from mlusim.units import group_digits, short_bytes
+from mlusim.units import group_digits, percent, short_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class TensorUse:
                 return "never read"
             if self.least_reads == self.most_reads:
                 return f"every byte read {'once' if self.most_reads == 1 else f'{self.most_reads} times'}"
-            never = f"; {100 * self.unread_bytes / self.nbytes:.1f} % never" if self.unread_bytes else ""
+            never = f"; {percent(self.unread_bytes / self.nbytes)} never" if self.unread_bytes else ""
             return (
                 f"read {self.times_read:.2f} times on average, each byte {self.least_reads} to {self.most_reads} "
                 f"times{never}"

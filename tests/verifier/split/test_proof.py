@@ -32,6 +32,7 @@ def test_figures_of_a_sound_split(result):
     kept = sum(max(5 - abs(int(k)), 0) for k in SHIFTS.reshape(-1)) * 2 * 96 * 4
     assert x.bytes_read == kept
     assert x.unread_bytes == X.nbytes - kept
+    assert dataclasses.replace(x, unread_bytes=1).text().endswith("; < 0.1 % never")
     assert (x.least_reads, x.most_reads) == (0, 1)
     assert (shifts.least_reads, shifts.most_reads, shifts.bytes_read) == (2, 2, 8 * 4)
     assert report.balance.tiles == 8
