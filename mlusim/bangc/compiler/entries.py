@@ -20,6 +20,7 @@ from mlusim.errors import CompileError
 
 ENTRY_WORD = "__mlusim_entry"
 MAIN = "mlusim_main"
+_CONTROL = ("if", "constexpr", "for", "while", "switch", "catch")
 # The file name of the lines that are appended.
 ENTRIES = "<entries>"
 # The number of parameters of a template with a parameter pack.
@@ -160,13 +161,25 @@ def rewrite_main(source: Source, position: int) -> bool:
     source.replace(position, position, MAIN)
     closing = source.matching(opening)
     source.insert(closing, "return 0; ")
-    for inside in range(opening, closing):
+    inside = opening + 1
+    while inside < closing:
         if source.tokens[inside].text in ("__func__", "__FUNCTION__"):
             source.replace(inside, inside, '"main"')
+        inside = (inside if _is_block(source, inside) else source.matching(inside)) + 1
     while is_try and source.next_text(closing) == "catch":
         closing = source.matching(source.matching(closing + 2) + 1)
         source.insert(closing, "return 0; ")
     return True
+
+
+def _is_block(source: Source, position: int) -> bool:
+    """Return whether a token opens no body of a lambda or of a method, which have names of their own, and no values."""
+    before = source.tokens[position - 1].text
+    if source.tokens[position].text != "{" or before in ("{", "}", ";", ":", "else", "do", "try"):
+        return True
+    condition = source.opening(position - 1) if before == ")" else 0
+    # None is found for a `for` with semicolons.
+    return condition < 0 or (condition > 0 and source.tokens[condition - 1].text in _CONTROL)
 
 
 def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_main: bool) -> str:
