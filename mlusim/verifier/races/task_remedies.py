@@ -307,12 +307,22 @@ class TaskRemedies:
 
 
 def _memory_cores_stay(pair: Pair) -> bool:
-    """Return whether the function of a race tells memory cores from others, and does not let them return."""
+    """Return whether memory cores reach a barrier between the accesses of a race.
+
+    They do if its function tells them from others and neither lets them return nor leaves them out there, or is a
+    kernel that calls helpers.
+    """
     file, line, _ = pair.sources[0]
-    source = source_file(file)
-    (begin, end), _ = source.function(line)
-    tests = [at for at in range(begin, end + 1) if _IS_MEMORY_CORE.search(SourceLine(file, at).source)]
-    return bool(tests) and not any(part[0] in tests and source.may_skip(part, end) for part in source.ifs)
+    begin, _ = in_one_function(*pair.sites)
+    source = source_file(begin.file)
+    first, last = source.function(begin.line)[0]
+    tests = [at for at in range(first, last + 1) if _IS_MEMORY_CORE.search(SourceLine(begin.file, at).source)]
+    kernel = pair.run.log.launches[pair.run.log.tasks[pair.tasks[0]].launch].kernel
+    is_kernel = re.search(rf"\b{re.escape(kernel)}\s*\(", SourceLine(begin.file, first).source)
+    calls_helper = begin != SourceLine(file, line) and is_kernel is not None
+    leave = [part for part in source.ifs if part[0] in tests]
+    skipped = any(part[0] < begin.line <= part[1] or source.may_skip(part, last) for part in leave)
+    return (bool(tests) or calls_helper) and not skipped
 
 
 def _by_one_task(pair: Pair) -> list[str]:
