@@ -13,7 +13,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from mlusim.arrays import Array
 from mlusim.errors import AccessError, AllocationError
-from mlusim.memory.deferred import MIN_BYTES, Deferred, Piece
+from mlusim.memory.deferred import MIN_BYTES, DeferredWrites, Piece
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.reused import MIN_REUSED_BYTES, Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
 from mlusim.memory.sizes import MemorySize
@@ -89,7 +89,7 @@ class Memory:
         self.peak_bytes = 0
         self.used_bytes = 0
         # Bytes that large loads have not written yet; None if every load writes its bytes at once.
-        self.deferred: Deferred | None = None
+        self.deferred: DeferredWrites | None = None
         self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
         # Allocations placed at a fixed address, with buffers of their own.
@@ -139,7 +139,7 @@ class Memory:
         """Allocate the `nbytes` at `address`, as a linker does, with the bytes of `buffer`.
 
         The range may lie in the part reserved for the compiler. Before the buffer is read directly, deferred loads must
-        be written (`Unit.settle`). Raises `AllocationError` if the range leaves the memory or overlaps another
+        be written (`Unit.flush`). Raises `AllocationError` if the range leaves the memory or overlaps another
         allocation.
         """
         capacity = self.size.rounded(nbytes)
@@ -221,7 +221,7 @@ class Memory:
                 self.deferred.put(Piece(first, last, np.array(self.fresh_byte, np.uint8), fresh=True))
             else:
                 if self.deferred is not None:
-                    self.deferred.forget(first, last)
+                    self.deferred.discard(first, last)
                 content.fill(self.fresh_byte)
         return content[: allocation.nbytes]
 

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 # Deferring a smaller copy, or one with shorter segments, costs the host more than copying it.
 MIN_BYTES = 16_384
 MIN_SEGMENT_BYTES = 256
-# Operations on other bytes that check the deferred loads before all of these are written: the checks of a few more
-# operations would cost as much.
+# After this many operations on other bytes all deferred bytes are written: each operation checks for an overlap, and
+# more checks would cost the host more than the copy that they save.
 _MAX_CHECKS = 16
-# How often the rows of a deferred load may be updated, on average, before it is written: updates take memory, too.
+# Rows that are stored in a deferred load may take this many times its bytes, in all, before it is written.
 _MAX_UPDATES = 2
 
 
@@ -125,7 +125,7 @@ class Piece:
         return True
 
 
-class Deferred:
+class DeferredWrites:
     """The deferred loads of one memory: pieces that do not overlap.
 
     Attributes:
@@ -146,7 +146,7 @@ class Deferred:
     def put(self, piece: Piece) -> None:
         """Defer writing a piece, whose source must not change meanwhile."""
         if self.pieces:
-            self.forget(piece.first, piece.last)
+            self.discard(piece.first, piece.last)
         self.pieces.append(piece)
         self._checks = 0
 
@@ -173,7 +173,7 @@ class Deferred:
             start, before = divmod(low - first, row_bytes)
             stop, after = divmod(high - first, row_bytes)
             if before or after or not piece.write(target[start:stop], low, high):
-                self.settle(first, last)
+                self.flush(first, last)
                 target[...] = held
                 return
             written.append((start, stop))
@@ -193,7 +193,7 @@ class Deferred:
         elif type(effect) is RowCopy:
             self.copy_rows(effect)
         elif type(effect) is not tuple:
-            self.settle()
+            self.flush()
             effect()
         elif len(effect) == 2:
             self.copy(*effect)
@@ -202,16 +202,16 @@ class Deferred:
 
     def copy(self, to: Array, origin: Array) -> None:
         """Copy arrays, either of which may lie in this memory; writes only the deferred bytes that the copy reads."""
-        self.passed_by()
+        self.count_other()
         span = self._memory.span_of(origin)
         if span is not None:
-            self.settle(*span)
+            self.flush(*span)
         span = self._memory.span_of(to)
         if span is not None:
             if to.flags.c_contiguous:
-                self.forget(*span)
+                self.discard(*span)
             else:
-                self.settle(*span)
+                self.flush(*span)
         to[...] = origin
 
     def copy_rows(self, copy: RowCopy) -> None:
@@ -221,12 +221,12 @@ class Deferred:
         if dst.allocation.memory is self._memory:
             first, last = memory_span(dst)
             if dst.layout.is_contiguous and copy.dst_rows is None:
-                self.forget(first, first + dst.layout.row.nbytes * copy.count)
+                self.discard(first, first + dst.layout.row.nbytes * copy.count)
             elif dst.layout.is_contiguous and self._update(first, last, copy):
                 return
             else:
-                self.settle(first, last)
-        self.passed_by()
+                self.flush(first, last)
+        self.count_other()
         copy()
 
     def _update(self, first: int, last: int, copy: RowCopy) -> bool:
@@ -249,9 +249,9 @@ class Deferred:
 
     def prepare(self, views: Sequence[View]) -> None:
         """Write the deferred bytes of views of any memory that are about to be read."""
-        self.passed_by()
+        self.count_other()
         for view in views:
-            self._settle_view(view)
+            self._flush_view(view)
 
     def read(self, view: View, dtype: np.dtype[Any]) -> Array | None:
         """Return the elements of a view from the source of its load, or None if they are now in memory.
@@ -262,25 +262,25 @@ class Deferred:
             source = self.find(*memory_span(view), view.shape, dtype)
             if source is not None and source.flags.c_contiguous:
                 return source
-        self._settle_view(view)
+        self._flush_view(view)
         return None
 
-    def _settle_view(self, view: View) -> None:
+    def _flush_view(self, view: View) -> None:
         if view.allocation.memory is self._memory:
             first, last = memory_span(view)
-            self.settle(first, last)
+            self.flush(first, last)
 
-    def passed_by(self) -> None:
+    def count_other(self) -> None:
         """Count an operation that is neither a deferred load nor a store of one; after many, write all pieces.
 
         A buffer that a kernel fills or loads once would otherwise slow down all of its later operations.
         """
         self._checks += 1
         if self._checks > _MAX_CHECKS:
-            self.settle()
+            self.flush()
             self._checks = 0
 
-    def forget(self, first: int, last: int) -> None:
+    def discard(self, first: int, last: int) -> None:
         """Cancel the deferred loads of bytes [first, last), which are about to be overwritten."""
         rest: list[Piece] = []
         for piece in self.pieces:
@@ -296,7 +296,7 @@ class Deferred:
                     rest += [part for part in (before, after) if part is not piece]
         self.pieces[:] = rest
 
-    def settle(self, first: int = 0, last: int | None = None) -> None:
+    def flush(self, first: int = 0, last: int | None = None) -> None:
         """Write the deferred bytes of [first, last), or of the whole memory by default.
 
         If a piece reaches beyond these bounds, only whole rows of its source that they need are written.
@@ -314,7 +314,7 @@ class Deferred:
             self._write(piece, first if before else piece.first, after.first if after else piece.last)
         self.pieces[:] = rest
 
-    def restart(self) -> None:
+    def clear(self) -> None:
         """Drop all pieces at the end of a task, when the memory can no longer be read."""
         self.pieces.clear()
         self.written_early.clear()

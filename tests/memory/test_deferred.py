@@ -14,7 +14,7 @@ import mlusim
 from mlusim.cores.core import Core
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.allocation import Memory
-from mlusim.memory.deferred import Deferred, Piece, _without_copy
+from mlusim.memory.deferred import DeferredWrites, Piece, _without_copy
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.sizes import MemorySize
@@ -207,9 +207,9 @@ def test_an_output_that_is_loaded_again_is_copied_at_once() -> None:
     assert not result.output.any()
 
 
-def memory_of(nbytes: int) -> tuple[Memory, Deferred]:
+def memory_of(nbytes: int) -> tuple[Memory, DeferredWrites]:
     memory = Memory(MemoryKind.NRAM, "the NRAM", MemorySize(nbytes))
-    memory.deferred = Deferred(memory)
+    memory.deferred = DeferredWrites(memory)
     memory.held_bytes(0, nbytes)[:] = 0
     return memory, memory.deferred
 
@@ -217,9 +217,9 @@ def memory_of(nbytes: int) -> tuple[Memory, Deferred]:
 def test_overwritten_rows_are_cut_out_of_a_deferred_piece() -> None:
     memory, owes = memory_of(64)
     owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
-    owes.forget(16, 24)
+    owes.discard(16, 24)
     assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(0, 16), (24, 64)]
-    owes.settle()
+    owes.flush()
     expected = np.arange(64)
     expected[16:24] = 0
     assert memory.held_bytes(0, 64).tolist() == expected.tolist()
@@ -228,7 +228,7 @@ def test_overwritten_rows_are_cut_out_of_a_deferred_piece() -> None:
 def test_a_piece_cut_within_a_row_is_written_first() -> None:
     memory, owes = memory_of(64)
     owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
-    owes.forget(20, 24)
+    owes.discard(20, 24)
     assert owes.pieces == []
     assert memory.held_bytes(0, 64).tolist() == list(range(64))
 
@@ -247,10 +247,10 @@ def test_a_store_takes_each_row_from_where_it_is() -> None:
 def test_only_bytes_that_are_accessed_are_written() -> None:
     memory, owes = memory_of(64)
     owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
-    owes.settle(20, 26)
+    owes.flush(20, 26)
     assert owes.pieces == []
     owes.put(Piece(0, 64, np.arange(64, 128, dtype=np.uint8).reshape(8, 8)))
-    owes.settle(16, 24)
+    owes.flush(16, 24)
     assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(0, 16), (24, 64)]
     assert memory.held_bytes(0, 64).tolist() == [*range(16), *range(80, 88), *range(24, 64)]
 
@@ -275,7 +275,7 @@ def rows_in_gdram(count: int) -> View:
     return View.of(allocation, (count, 2), np.dtype(np.uint8))
 
 
-def updated() -> tuple[Memory, Deferred, View]:
+def updated() -> tuple[Memory, DeferredWrites, View]:
     """A deferred load of 32 bytes, of which some rows of 2 bytes have been stored since, one of them twice."""
     memory, owes = memory_of(128)
     held = View.of(memory.allocate(32, "held", 0), (16, 2), np.dtype(np.uint8))
@@ -297,7 +297,7 @@ def test_rows_stored_in_a_deferred_load_are_deferred_with_it() -> None:
     target = np.zeros((2, 16), np.uint8)
     owes.store(target, memory.held_bytes(0, 32).reshape(2, 16), 0, 32)
     assert target.reshape(-1).tolist() == UPDATED
-    owes.settle()
+    owes.flush()
     assert memory.held_bytes(0, 32).tolist() == UPDATED
 
 
@@ -312,7 +312,7 @@ def test_any_part_of_updated_bytes_is_read_as_updated(first: int, last: int) -> 
 def test_overwriting_a_part_of_updated_bytes_leaves_the_rest_updated() -> None:
     memory, owes, _ = updated()
     owes.copy(memory.held_bytes(0, 8), np.full(8, 9, np.uint8))
-    owes.settle()
+    owes.flush()
     assert memory.held_bytes(0, 32).tolist() == [9] * 8 + UPDATED[8:]
 
 

@@ -155,7 +155,7 @@ class FibreRunner:
             return self._settle()
         if why == DRAIN:
             # Time has advanced: the task's own loads may have ended, and it continues to read memory.
-            task.issuer.unit.settle()
+            task.issuer.unit.flush()
         elif why == SKIPPED:
             # All but the last, which follows, and checks the limit.
             task.issuer.task.operations += task.image.record.skipped - 1

@@ -103,7 +103,7 @@ class Repetition:
             if allocation.buffer is not None and not allocation.read_only:
                 shared = zlib.crc32(allocation.buffer.data, shared)
         digest = shared
-        task.unit.settle()
+        task.unit.flush()
         for content in self._task.image.variables():
             digest = zlib.crc32(content, digest)
         others = {unit.task for unit in chip.units() if unit.task is not None} - {task}

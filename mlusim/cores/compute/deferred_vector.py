@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.arrays import as_element
-from mlusim.memory.deferred import MIN_BYTES, Conversion, Deferred, Piece, memory_span
+from mlusim.memory.deferred import MIN_BYTES, Conversion, DeferredWrites, Piece, memory_span
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _MIN_REPEATED_BYTES = 1 << 18
 
 
 def apply_deferred(
-    deferred: Deferred, call: VectorCall, operands: Sequence[Any], effect: Callable[[], Any] | None
+    deferred: DeferredWrites, call: VectorCall, operands: Sequence[Any], effect: Callable[[], Any] | None
 ) -> bool:
     """Apply an instruction without writing its deferred operands, if possible.
 
@@ -45,7 +45,7 @@ def apply_deferred(
         if instruction.name in _FILLS and result.nbytes >= least:
             deferred.put(Piece(first, last, as_element(call.attributes.get("value", 0), result.dtype)))
         else:
-            deferred.forget(first, last)
+            deferred.discard(first, last)
             if effect is None:
                 call.compute(result.elements)
             else:
@@ -63,7 +63,7 @@ def apply_deferred(
     if instruction.name == "convert" and deferred_source.flags.c_contiguous:
         first, last = memory_span(result)
         if first in deferred.written_early:
-            deferred.forget(first, last)
+            deferred.discard(first, last)
             call.compute(result.elements, deferred_source)
         else:
             deferred.put(Piece(first, last, deferred_source, Conversion(call.compute, result.dtype)))
@@ -71,9 +71,9 @@ def apply_deferred(
     return False
 
 
-def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
+def flush_operands(deferred: DeferredWrites, operands: Sequence[Any]) -> None:
     """Write deferred bytes of an instruction's operands, including its result, which it may write only in part."""
-    deferred.passed_by()
+    deferred.count_other()
     for operand in operands:
         if isinstance(operand, View):
-            deferred.settle(*memory_span(operand))
+            deferred.flush(*memory_span(operand))

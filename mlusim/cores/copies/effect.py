@@ -28,7 +28,7 @@ def large_copy_effect(issuer: Issuer, dst: Place, src: Place, to: Array, origin:
     """Return the effect of a large copy.
 
     If its bytes need not pass through NRAM, that is the `Piece` of a deferred load, or the arguments of
-    `Deferred.store`; otherwise it is that of `copy_effect`.
+    `DeferredWrites.store`; otherwise it is that of `copy_effect`.
     """
     unit = issuer.unit
     deferred = unit.deferred

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.arrays import Array
-from mlusim.cores.compute.deferred_vector import apply_deferred, settle_operands
+from mlusim.cores.compute.deferred_vector import apply_deferred, flush_operands
 from mlusim.cores.machine.pipe import DmaPipe
 from mlusim.memory.allocation import Memory
-from mlusim.memory.deferred import Deferred, Piece
+from mlusim.memory.deferred import DeferredWrites, Piece
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View
@@ -79,7 +79,7 @@ class Unit:
             self.nram = memory(MemoryKind.NRAM)
             self.wram = memory(MemoryKind.WRAM)
             if chip.data and not chip.late:
-                self.nram.deferred = Deferred(self.nram)
+                self.nram.deferred = DeferredWrites(self.nram)
         self.deferred = None if self.nram is None else self.nram.deferred
         self.pieces: list[Piece] = [] if self.deferred is None else self.deferred.pieces
         self.ldram: Memory = memory(MemoryKind.LDRAM)
@@ -117,7 +117,7 @@ class Unit:
         """Bring memory up to date as of `now` before it is read: effects of vector instructions, and deferred loads."""
         self.apply_effects(now)
         if self.pieces:
-            self.settle()
+            self.flush()
 
     def prepare(self, now: int, views: Sequence[View]) -> None:
         """Bring the bytes of these views up to date as of `now`, as `update_memory` does for the whole memory."""
@@ -149,11 +149,11 @@ class Unit:
             # An instruction with one operand may be a fill.
             if deferred is not None and (pieces or len(operands) == 1):
                 if call is None:
-                    deferred.settle()
+                    deferred.flush()
                 elif apply_deferred(deferred, call, operands, effect):
                     continue
                 else:
-                    settle_operands(deferred, operands)
+                    flush_operands(deferred, operands)
             if effect is not None:
                 effect()
             elif call is not None:
@@ -165,10 +165,10 @@ class Unit:
                     result, first, second = operands
                     ufunc(first.elements, second.elements, out=result.elements)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write deferred loads to the NRAM."""
         if self.deferred is not None:
-            self.deferred.settle()
+            self.deferred.flush()
 
     def apply_all_effects(self) -> None:
         """Apply the effects of all issued vector instructions, in order."""

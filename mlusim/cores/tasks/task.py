@@ -296,7 +296,7 @@ class Task:
         self.unit.apply_effects(self.now_ps)
         # The contents of NRAM cannot be read after the task.
         if self.unit.deferred is not None:
-            self.unit.deferred.restart()
+            self.unit.deferred.clear()
         for scratch in self.scratches:
             scratch.release()
         self.scratches.clear()
