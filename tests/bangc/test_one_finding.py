@@ -265,3 +265,38 @@ def test_another_argument_that_mends_a_kernel_comes_first(call, remedy, tmp_path
     kernel = bangc.compile(tmp_path / "kernel.mlu")["k"]
     (finding,) = mlusim.verify(kernel, x, y, Output.like(x), reference=x - y, kind="BLOCK", dim=1).errors
     assert finding.remedies[0] == remedy
+
+
+@pytest.mark.parametrize(
+    ("load", "store", "kind", "remedy"),
+    [
+        (
+            "n",
+            "n * 4",
+            "uninitialised",
+            "multiply the size at twice.mlu:5, which is in bytes: it writes 64 of the 256 ",
+        ),
+        (
+            "n * 4",
+            "n",
+            "never-written",
+            "look for a size that is too small at twice.mlu:7: it is in bytes, and 64 of 256",
+        ),
+    ],
+)
+def test_a_size_in_elements_is_told_to_be_in_bytes(tmp_path, load, store, kind, remedy):
+    path = tmp_path / "twice.mlu"
+    path.write_text(f"""#include <bang.h>
+__mlu_entry__ void twice(const float *x, float *out, int n) {{
+  __nram__ float tile[64];
+  if (taskId < 2) {{
+    __memcpy(tile, x + taskId * n, {load}, GDRAM2NRAM);
+    __bang_add(tile, tile, tile, n);
+    __memcpy(out + taskId * n, tile, {store}, NRAM2GDRAM);
+  }}
+}}
+""")
+    x = np.ones(128, np.float32)
+    (finding,) = mlusim.verify(mlusim.bangc.compile(path)["twice"], x, mlusim.Output.like(x), 64).errors
+    assert finding.kind == kind
+    assert finding.remedy.startswith(remedy)

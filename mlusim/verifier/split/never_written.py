@@ -151,9 +151,15 @@ class Gaps:
         elif int((stops - starts).sum()) == nbytes and (swapped := self._swapped_arguments()):
             remedies.insert(0, swapped)
         elif nearest is not None and self._is_too_short(nearest, starts, loop):
-            remedies.insert(
-                0, f"look for a size that is too small at {sites[0].location}: a gap follows what it writes"
+            written = int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
+            tile, itemsize = (
+                written + int(stops[0] - starts[0]),
+                np.dtype(log.allocations[self.identity].dtype).itemsize,
             )
+            why = "a gap follows what it writes"
+            if sites[0].is_compiled and tile == written * itemsize:
+                why = f"it is in bytes, and {group_digits(written)} of {group_digits(tile)} are written"
+            remedies.insert(0, f"look for a size that is too small at {sites[0].location}: {why}")
         elif nearest is not None and self._writes_same(nearest):
             remedies.insert(0, wrong_part(name, sites, "it writes the same bytes again, and others never"))
         elif len(starts) == 1 and (few := self._too_few_tasks(int(starts[0]), int(stops[0]))):

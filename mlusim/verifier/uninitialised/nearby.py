@@ -13,9 +13,10 @@ from mlusim.verifier.source_file import SourceLine, function_around, location_of
 
 
 class Beside(NamedTuple):
-    """The write to other bytes of a buffer: its line, and whether scalar code stores single elements there."""
+    """The write to other bytes of a buffer: its line, its row, and whether scalar code stores single elements there."""
 
     at: SourceLine = SourceLine("", 0)
+    row: int = NONE
     is_scalar: bool = False
 
 
@@ -46,7 +47,8 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     distance = np.maximum(np.maximum(behind, ahead), 0)
     nearest = before[np.lexsort((before, behind >= 0, -distance))[-1]]
     at = SourceLine(*run.source(nearest)[:2])
-    return Beside(at, bool(columns["pipe"][accesses.record[nearest]] == SCALAR)) if at.line else Beside()
+    is_scalar = bool(columns["pipe"][accesses.record[nearest]] == SCALAR)
+    return Beside(at, int(nearest), is_scalar) if at.line else Beside()
 
 
 def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
+from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
 from mlusim.verifier.findings import PRIVATE, Finding, Remedy, Site, Way, mends_by, write_bytes, wrong_part
@@ -151,6 +152,8 @@ def _wrong_parts(
     if private and not beside.at.line and (line := fills_in_turn(run, read.row)):
         why = f"it fills the others that {reader.location} reads in turn, and not {name}"
         likely.append(Remedy(f"correct the buffer at {line}: {why}", Way.ACCESS))
+    if bytes_for_elements := _bytes_for_elements(run, read, allocation, beside):
+        return [bytes_for_elements, *likely], other
     if beside.at.line and replacing != beside.at:
         written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
         if private and not read.partly and beside.at in written_by and _writes_alike(run, read, beside.at):
@@ -161,6 +164,22 @@ def _wrong_parts(
         unlikely = beside.is_scalar or (written_by if private else not alone)
         (other if unlikely else likely).append(wrong_part(name, (beside.at,), which="writes other bytes of it"))
     return likely, other
+
+
+def _bytes_for_elements(run: Run, read: UninitialisedRead, allocation: AllocationRecord, beside: Beside) -> str:
+    """Return the remedy for a size of BANG C in elements: as many bytes are written as elements are read, or ""."""
+    if not beside.at.line or not run.site(int(run.accesses.record[beside.row]), "").is_compiled:
+        return ""
+    (low, first), (high, end) = (
+        edge[[beside.row, read.row]].tolist() for edge in (run.accesses.low, run.accesses.high)
+    )
+    # Arrays of BANG C are recorded as bytes.
+    if low != first or end - first not in ((high - low) * itemsize for itemsize in (2, 4, 8)):
+        return ""
+    what = f"{group_digits(high - low)} of the {group_digits(end - first)} bytes that are read"
+    return Remedy(
+        f"multiply the size at {beside.at.location}, which is in bytes: it writes {what}", Way.PART, allocation.name
+    )
 
 
 def _writes_alike(run: Run, read: UninitialisedRead, line: SourceLine) -> bool:
