@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _keep_compiled_modules(config)
     _require_this_checkout()
-    # The search for a change that mends a wrong kernel takes up to a second each time. `test_changes` has it.
+    # The search for a change that fixes a wrong kernel takes up to a second each time. `test_changes` has it.
     change_search.MOST_COST = 0
     if config.getoption("markexpr") == "fuzz":
         os.environ.setdefault("MLUSIM_FUZZ", "2000")

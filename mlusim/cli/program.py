@@ -216,7 +216,7 @@ def line_and_exit_code(error: Exception, command: str = "mlusim") -> tuple[str, 
             message_and_code = _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED
         case MemoryError():
             message_and_code = (
-                f"not enough memory on this machine: {error or 'none left'}; --no-data takes none",
+                f"not enough memory on this machine: {error or 'none left'}; --no-data keeps no tensors",
                 FAILED,
             )
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] != "mlusim":

@@ -259,10 +259,15 @@ class Core(InstructionMethods):
     def gather(
         self, dst: View, src: View, offsets: View, mask: View | None = None, *, known: Addresses | None = None
     ) -> None:
-        """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM.
+        """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on.
 
-        known: the offsets, without a mask: a timing-only run records which rows it reads. With a mask, which it does
-            not have, it moves every row.
+        Args:
+            dst: (n, ...) in NRAM.
+            src: (rows, ...) in GDRAM, LDRAM or this core's NRAM.
+            offsets: n row numbers in NRAM.
+            mask: n elements in NRAM; rows where it is 0 are not copied.
+            known: the offsets, for a timing-only run, which has no values: it records the rows that are read. With a
+                mask, whose values it does not have, either, all rows are copied.
         """
         row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "gather", dst, src, offsets, mask, known)
 

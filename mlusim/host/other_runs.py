@@ -1,4 +1,4 @@
-"""Further runs of a kernel whose outputs are wrong, which tell what mends it.
+"""Further runs of a kernel whose outputs are wrong, which tell what fixes it.
 
 `mlusim.verifier.consequences.other_results` explains what each of them tells.
 """
@@ -20,7 +20,7 @@ from mlusim.host.run import Uploaded
 from mlusim.host.silence import silent
 from mlusim.log import Log
 from mlusim.memory.view import View
-from mlusim.verifier.change_search import mending_barriers, mending_remedies
+from mlusim.verifier.change_search import fixing_barriers, fixing_remedies
 from mlusim.verifier.changes import Change
 from mlusim.verifier.consequences.other_results import OtherRun
 from mlusim.verifier.order.happens_before import BY_OFFSETS
@@ -87,15 +87,15 @@ class OtherRuns:
         with silent():
             return self._other(*self.start(fresh_byte=0), unlike=self.outputs)
 
-    def mending(self, records: Sequence[int], lines: Collection[SourceLine]) -> list[str]:
-        """Return the remedies of changes of one line that mend it, as `change_search.mending_remedies`."""
-        return mending_remedies(self.kernel, self.log, records, lines, self._is_mended)
+    def fixing(self, records: Sequence[int], lines: Collection[SourceLine]) -> list[str]:
+        """Return the remedies of changes of one line that fix it, as `change_search.fixing_remedies`."""
+        return fixing_remedies(self.kernel, self.log, records, lines, self._is_fixed)
 
-    def mending_barriers(self) -> list[str]:
-        """Return the remedies of barriers that mend it in place of others."""
-        return mending_barriers(self.kernel, self.log, self._is_mended)
+    def fixing_barriers(self) -> list[str]:
+        """Return the remedies of barriers that fix it in place of others."""
+        return fixing_barriers(self.kernel, self.log, self._is_fixed)
 
-    def _is_mended(self, change: Change | SourceChange) -> bool:
+    def _is_fixed(self, change: Change | SourceChange) -> bool:
         if self._stalls == _MOST_STALLS:
             return False
         most = _LONGER * (len(self.log) + 1)
@@ -115,7 +115,7 @@ class OtherRuns:
         return not is_wrong and self.is_sound(device)
 
     def _wrong(self, result: Array, expected: Array) -> Array:
-        """Return the flat positions of the wrong elements; none if they differ by rounding, which no change mends."""
+        """Return the flat positions of the wrong elements; none if they differ by rounding, which no change fixes."""
         wrong = wrong_elements(result, expected, *self.tolerances)
         return wrong[:0] if are_rounded(result, expected, wrong) else wrong
 

@@ -46,8 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker `mlusim`."""
     config.addinivalue_line(
         "markers",
-        "mlusim(rewrites=(), partial=(), verify=True): for --mlusim-devices: outputs that are written more than once, "
-        "or in part, by intent, or no verification of this test's devices",
+        "mlusim(rewrites=(), partial=(), verify=True): for --mlusim-devices: outputs that are intentionally written "
+        "more than once, or in part; verify=False: do not verify the devices of this test",
     )
 
 

@@ -165,7 +165,7 @@ def verify(
                 stall_s=stall_s,
                 is_sound=lambda device: checked(device).ok,
             )
-            runs = others.in_order, others.from_zeros, others.mending, others.mending_barriers
+            runs = others.in_order, others.from_zeros, others.fixing, others.fixing_barriers
             findings_in_order = by_other_results(report.findings, *runs)
             report = replace(report, findings=findings_in_order)
         result = simulated.result(report.name, theory_ops=theory_ops)

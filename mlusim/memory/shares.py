@@ -102,7 +102,7 @@ class Shares:
         return (flow.finish - self._elapsed) * flow.cap
 
     def _balance(self, capacity: float) -> None:
-        """Move flows between the clocks: those share the link whose cap level is above the level that others leave.
+        """Move flows between the clocks: a flow shares the link if its cap exceeds the share that it would get.
 
         Each move raises the level, so one pass each way is enough.
         """

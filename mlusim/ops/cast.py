@@ -77,8 +77,8 @@ def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...],
         )
     if saturate and x.dtype == FLOAT8_E5M2 != dtype:
         raise InputError(
-            f"cast: {x.name} is float8_e5m2, which the vector unit converts and does not compute on: cast it to "
-            "float32, and that with saturate=True"
+            f"cast: {x.name} is float8_e5m2, which the vector unit converts but does not compute on; cast it to "
+            "float32 first, then cast the result with saturate=True"
         )
     return x.shape, dtype
 

@@ -21,7 +21,7 @@ from mlusim.hardware import Board
 from mlusim.planning.cost import Cost
 from mlusim.units import ceil_div
 
-# Instructions per tile, besides its copies, that the core issues sequentially: a sync, and the loop.
+# Instructions per tile, besides its copies, that the core issues sequentially: a sync, and two for the loop.
 _OTHER_INSTRUCTIONS = 3
 
 

@@ -1,4 +1,4 @@
-"""The changes of one line of a kernel that are worth trying, and those of them that mend it.
+"""The changes of one line of a kernel that are worth trying, and those of them that fix it.
 
 A kernel whose outputs are wrong is run again, each time with the operations of one line changed: at another index, of
 another size, of another buffer, or after a fill with zeros; or with another expression in its source. A change with
@@ -47,21 +47,21 @@ _COPIES = ("memcpy", "memcpy_async", "move")
 _SOURCES = {0: "result", 1: "first source", 2: "second source"}
 
 
-def mending_remedies(
+def fixing_remedies(
     kernel: Kernel,
     log: Log,
     records: Sequence[int],
     lines: Collection[SourceLine],
-    mends: Callable[[Change | SourceChange], bool],
+    fixes: Callable[[Change | SourceChange], bool],
 ) -> list[str]:
-    """Return the remedies of the changes that mend a kernel, the likeliest first; of a line, what to write there.
+    """Return the remedies of the changes that fix a kernel, the likeliest first; of a line, what to write there.
 
     Args:
         kernel: the kernel.
         log: its log.
         records: what made a wrong element, the nearest first.
         lines: where it may have wrong indices, if no other line is found.
-        mends: whether a change mends it.
+        fixes: whether a change fixes it.
     """
     most = min(_MOST_RUNS, MOST_COST // _cost(log))
     if not most:
@@ -69,12 +69,12 @@ def mending_remedies(
     found: list[Change] = []
     kinds, tried = _changes(log, records), iter(range(most))
     while not found and (changes := next(kinds, None)) is not None:
-        found = [change for change, _ in zip(changes, tried, strict=False) if mends(change)]
+        found = [change for change, _ in zip(changes, tried, strict=False) if fixes(change)]
     found.sort(key=lambda change: change.rank)
     ranks = {change.at: change.rank for change in reversed(found)}
     near = {*lines, *_made_at(log, records)}
-    written = _mending(source_changes_of(kernel, ranks, only_there=True), most if found else 0, mends)
-    written = written or _mending(source_changes_of(kernel, near, only_there=False), most, mends)
+    written = _fixing(source_changes_of(kernel, ranks, only_there=True), most if found else 0, fixes)
+    written = written or _fixing(source_changes_of(kernel, near, only_there=False), most, fixes)
     by_line = {change.at: change for change in reversed(written)}
     ranked = [(ranks.get(at, (0, 0)), change.remedy) for at, change in by_line.items()]
     ranked += [(change.rank, change.remedy) for change in found if change.at not in by_line]
@@ -82,15 +82,15 @@ def mending_remedies(
     return list(dict.fromkeys(remedies))[:_MOST_REMEDIES]
 
 
-def mending_barriers(kernel: Kernel, log: Log, mends: Callable[[SourceChange], bool]) -> list[str]:
-    """Return the remedies of the barriers that mend a kernel in place of others, those of a cluster first."""
+def fixing_barriers(kernel: Kernel, log: Log, fixes: Callable[[SourceChange], bool]) -> list[str]:
+    """Return the remedies of the barriers that fix a kernel in place of others, those of a cluster first."""
     changes = islice(other_barriers_of(kernel), min(_MOST_RUNS, MOST_COST // _cost(log)))
-    return [change.remedy for change in changes if mends(change)][:_MOST_REMEDIES]
+    return [change.remedy for change in changes if fixes(change)][:_MOST_REMEDIES]
 
 
-def _mending(changes: Iterable[SourceChange], most: int, mends: Callable[[SourceChange], bool]) -> list[SourceChange]:
-    """Return those of so many changes that mend a kernel, the shortest first."""
-    return sorted((change for change in islice(changes, most) if mends(change)), key=lambda change: len(change.new))
+def _fixing(changes: Iterable[SourceChange], most: int, fixes: Callable[[SourceChange], bool]) -> list[SourceChange]:
+    """Return those of so many changes that fix a kernel, the shortest first."""
+    return sorted((change for change in islice(changes, most) if fixes(change)), key=lambda change: len(change.new))
 
 
 def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:

@@ -115,7 +115,7 @@ def _without_memory_cores(waits: Site, barriers: list[_Awaited]) -> list[str]:
     if not instead:
         return []
     return [
-        "let the memory cores reach it, too, and not return before the last",
+        "let the memory cores reach it too, in every round, before they return",
         f"if they need not wait, {waits.call(f'{instead}()')} in its place",
     ]
 

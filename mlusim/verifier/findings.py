@@ -67,10 +67,10 @@ _BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x
 
 
 class Way(Enum):
-    """In which way a remedy mends a finding, as far as other findings and other runs depend on it."""
+    """In which way a remedy fixes a finding, as far as other findings and other runs depend on it."""
 
     PART = "correct the part of a buffer that a line accesses"
-    ACCESS = "correct or move another access: no sync would mend the finding"
+    ACCESS = "correct or move another access: no sync would fix the finding"
     CALL = "correct a call of a helper function"
     OPERANDS = "correct the operands of a line"
     IN_PLACE = "store one buffer in place of another"
@@ -85,7 +85,7 @@ class Remedy(str):
     """The text of a remedy that other modules have to recognise.
 
     Attributes:
-        way: in which way it mends the finding.
+        way: in which way it fixes the finding.
         of: the name of the buffer, or the location, that it is about, or how to write the bytes; "" if not needed.
     """
 
@@ -100,8 +100,8 @@ class Remedy(str):
         return remedy
 
 
-def mends_by(remedy: str, *ways: Way, of: str | None = None) -> TypeGuard[Remedy]:
-    """Return whether a remedy mends its finding in one of some ways; `of`: and is about that buffer or location."""
+def fixes_by(remedy: str, *ways: Way, of: str | None = None) -> TypeGuard[Remedy]:
+    """Return whether a remedy fixes its finding in one of some ways; `of`: and is about that buffer or location."""
     return isinstance(remedy, Remedy) and remedy.way in ways and of in (None, remedy.of)
 
 
@@ -182,10 +182,10 @@ class Finding:
         nbytes: number of bytes concerned.
         sites: the operations concerned, the first one first.
         rule: the rule of the hardware.
-        remedies: alternative ways to mend it, the likeliest first.
+        remedies: alternative ways to fix it, the likeliest first.
         times: number of occurrences; the sites are those of the first.
         fields: additional data for programs; docs/programs.md lists them by kind.
-        clues: what tells whether other findings have the same cause, and what mends that; not in JSON.
+        clues: what tells whether other findings have the same cause, and what fixes that; not in JSON.
         folded: consequences of the same fault.
     """
 

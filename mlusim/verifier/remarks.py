@@ -42,8 +42,8 @@ _TEST_OF_THE_CORE = (
     "if (!__is_mpu()) around this line"
 )
 _OF_HOST = (
-    "a function without __mlu_func__ is one of the host. ASSUMED: the vendor's compiler refuses calls of it by code "
-    "for the board, since functions that the vendor's kernels call have the word"
+    "a function without __mlu_func__ is a host function. ASSUMED: the vendor's compiler refuses calls of it from "
+    "device code, since all functions that the vendor's kernels call are declared with __mlu_func__"
 )
 _WITHOUT_RETURN = (
     "in C++, the end of a function that returns a value must not be reached: the value is undefined, and compilers may "

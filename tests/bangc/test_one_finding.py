@@ -143,8 +143,8 @@ __mlu_entry__ void kernel(const float *x, float *out) {
     x = X[:4]
     finding = _only_finding(tmp_path, lines, x, Output.like(x))
     assert finding.remedies[0] == "`__sync_cluster()` in place of `__sync_all_ipu()` at kernel.mlu:7 and kernel.mlu:9"
-    mended = lines.replace("__sync_all_ipu", "__sync_cluster")
-    assert _verify(tmp_path, mended, x, Output.like(x), reference=x).findings == ()
+    fixed = lines.replace("__sync_all_ipu", "__sync_cluster")
+    assert _verify(tmp_path, fixed, x, Output.like(x), reference=x).findings == ()
 
 
 def test_a_sum_that_a_helper_adds_to_is_cleared_before_the_loop_that_calls_it(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_an_error_in_a_helper_names_its_call_and_the_loop_around_that(helpers: b
         ),
     ],
 )
-def test_another_argument_that_mends_a_kernel_comes_first(call, remedy, tmp_path, monkeypatch):
+def test_another_argument_that_fixes_a_kernel_comes_first(call, remedy, tmp_path, monkeypatch):
     monkeypatch.setattr(change_search, "MOST_COST", 30_000)
     (tmp_path / "kernel.mlu").write_text(
         "#include <bang.h>\n"

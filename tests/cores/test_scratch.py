@@ -64,7 +64,7 @@ def test_an_allocation_of_which_no_row_fits(run: Any) -> None:
         AllocationError,
         match=PLACE
         + r".* 1 024 B in use, largest free range 654 336 B\. Not one row of 1 000 000 B fits: split an inner "
-        r"axis, 654336 elements fit\.$",
+        r"axis, 654 336 elements fit\.$",
     ):
         run(kernel)
 

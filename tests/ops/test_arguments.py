@@ -205,7 +205,7 @@ def test_saturate_is_for_float8_and_off_by_default():
     with pytest.raises(InputError, match="saturate=True to float16: only casts to float8_e4m3fn and float8_e5m2"):
         ops.cast(X, "float16", saturate=True)
     narrow = X.astype(mlusim.dtypes.dtype_of("float8_e5m2"))
-    with pytest.raises(InputError, match="x is float8_e5m2, which the vector unit converts and does not compute on"):
+    with pytest.raises(InputError, match="x is float8_e5m2, which the vector unit converts but does not compute on"):
         ops.cast(narrow, "float8_e4m3fn", saturate=True)
     with pytest.raises(InputError, match="saturate=True from bfloat16 on mlu270-s4: the vector unit of arch 270"):
         ops.cast(X.astype(mlusim.dtypes.dtype_of("bfloat16")), "float8_e5m2", saturate=True, device="mlu270-s4")

@@ -214,7 +214,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kernel", "expected", "options", "remedy"), CASES, ids=range(len(CASES)))
-def test_the_change_that_mends_comes_first(kernel, expected, options, remedy):
+def test_the_change_that_fixes_comes_first(kernel, expected, options, remedy):
     x = X / 3 if kernel is wrong_mode else X
     (finding,) = verify(kernel, x, Output(expected.shape, expected.dtype), reference=expected, **options).errors
     assert finding.remedies[0].startswith(remedy), finding.text()
@@ -224,12 +224,12 @@ def test_the_change_that_mends_comes_first(kernel, expected, options, remedy):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("case", FAULTY, ids=[f"{case.name}-{case.fault}" for case in FAULTY])
-def test_a_change_of_the_source_mends_as_it_is_written(case, tmp_path):
+def test_a_change_of_the_source_fixes_as_it_is_written(case, tmp_path):
     for finding in report_of(case, tmp_path).errors:
         for number, remedy in enumerate(finding.remedies):
             if remedy.startswith("write `"):
                 for lines in ways_to_apply(replace(finding, remedies=(remedy,)), case.lines):
-                    report = report_of(case._replace(lines=lines), tmp_path / f"mended {number}")
+                    report = report_of(case._replace(lines=lines), tmp_path / f"fixed {number}")
                     assert report.ok, f"{remedy}\n{report.text()}"
 
 

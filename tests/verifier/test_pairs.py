@@ -17,10 +17,10 @@ NEAR = 3
 NO_LINE_OF_ITS_OWN = ("sram_matmul", "late")
 
 
-def mends(case, finding, folder):
-    """Check that the first remedy mends the kernel as it is written, unless it asks for thought."""
+def fixes(case, finding, folder):
+    """Check that the first remedy fixes the kernel as it is written, unless it asks for thought."""
     for number, lines in enumerate(ways_to_apply(finding, case.lines)):
-        report = report_of(case._replace(lines=lines), folder / f"mended {number}")
+        report = report_of(case._replace(lines=lines), folder / f"fixed {number}")
         errors = report.errors
         if finding.kind == "uninitialised":
             # The bytes then have a value. Which one is right, a checker cannot know.
@@ -37,7 +37,7 @@ def test_a_fault_is_one_error_and_the_sound_kernel_has_none(case, tmp_path):
         assert report.ok, report.text()
         return
     assert [finding.kind for finding in report.errors] == [case.kind], report.text()
-    mends(case, report.errors[0], tmp_path)
+    fixes(case, report.errors[0], tmp_path)
     named = {int(line) for line in re.findall(rf"{case.name}\.py:(\d+)", report.errors[0].text())}
     assert case.elsewhere or min(abs(one - line) for one in named for line in case.changed) <= NEAR, report.text()
 

@@ -1,4 +1,4 @@
-"""What mends a kernel is its first remedy, also where it asks for thought; `test_pairs` applies the others."""
+"""What fixes a kernel is its first remedy, also where it asks for thought; `test_pairs` applies the others."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ BY_NAME = {f"{case.name}-{case.fault}": case for case in CASES}
     ],
 )
 @pytest.mark.grid(6)
-def test_what_mends_comes_first(name, remedy, tmp_path):
+def test_what_fixes_comes_first(name, remedy, tmp_path):
     case = BY_NAME[name]
     (finding,) = report_of(case, tmp_path).errors
     assert finding.remedy.startswith(remedy.format(f"{case.name}.py"))

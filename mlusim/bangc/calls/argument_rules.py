@@ -81,8 +81,8 @@ def _rules(name: str, signature: CSignature, count: int) -> Iterator[Rule]:
     if cast is None:
         yield from _matches(name, signature, pointers)
         return
-    # Signs may differ: `char` has one or not, by the compiler. `__bang_int2float` also takes the bits of integers in an
-    # array of floats (B).
+    # Signs may differ: whether `char` is signed depends on the compiler. `__bang_int2float` also takes the bits of
+    # integers in an array of floats (B).
     for pointer, kind in pointers.items():
         wanted = cast[1] if pointer == "dst" else cast[0]
         codes = [code_of_dtype(wanted)] + [code_of_dtype(cast[1])] * name.startswith("__bang_int2float")

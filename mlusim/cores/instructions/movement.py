@@ -103,14 +103,14 @@ def _reshape_filter(result: Array, source: Array) -> None:
 def _filters(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source = operands
     if len(source.shape) < 2 or source.shape[0] % LANES:
-        return f"src is (n, height, width, channel) with n a multiple of {LANES}: fill it up with filters of zeros"
+        return f"src is (n, height, width, channel) with n a multiple of {LANES}: pad it with zero filters"
     return "" if result.size == source.size else "dst and src need the same number of elements"
 
 
 def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str, str, Array] | None]:
-    """Elements whose index lies beyond the table keep their values, and are reported to the checker.
+    """Look elements up in a table. Those whose index is beyond it keep their values, and are reported to the checker.
 
-    Returns which elements of the table are looked up, and the finding with the elements that stay.
+    Returns which elements of the table are used, and the finding with the elements that keep their values.
 
     ASSUMED: no public document defines what the board does. A gradient kernel of the vendor looks a mask up twice in a
     table of 0 and all ones, the second time in place; its results are correct only if all ones is unchanged.
@@ -130,7 +130,7 @@ def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str,
     again = in_place and bool(np.isin(positions[~inside], table.reshape(-1).view(f"u{table.itemsize}")).all())
     np.copyto(flat, entries[np.where(inside, positions, 0)], where=inside)
     value = int(positions[position])
-    word = f"{value} ({value:#x})" if value >= 1 << 8 * index.itemsize - 1 else str(value)
+    word = f"{value} ({value:#x})" if value >= 1 << (8 * index.itemsize - 1) else str(value)
     title = f"lut: element {position} of {len(positions)} is the index {word}, and the table has {table.size} elements"
     return used, ("lookup-again" if again else "lookup", title, np.flatnonzero(~inside))
 

@@ -24,7 +24,7 @@ def unfit(log: Log) -> str:
     if ops & {*LOCK_NAMES, *ATOMIC_NAMES, *SET_NAMES}:
         return "it has locks or atomics, whose order is decided by time"
     if np.isin(table["direction"], _BY_MEMORY_CORE).any():
-        return "it copies by memory cores, whose copies several calls share"
+        return "it copies through memory cores, where calls of several cores share one copy"
     scalar = np.flatnonzero((table["pipe"] == SCALAR)[rows])
     if (log.records.column("dst_alloc", scalar) != NONE).any():
         return "it has scalar stores, and loads may depend on them"

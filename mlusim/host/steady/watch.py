@@ -49,7 +49,7 @@ _MORE_EVENTS = 0.6
 # A look is useless if most tasks have issued fewer operations.
 _FEWEST = 2 * (WARM + MEASURED)
 _NO_PACE = "its tasks do not settle at one pace"
-_FOLLOWED = "what follows its loops depends on how its tasks overtake each other in them"
+_FOLLOWED = "the order in which its tasks leave their loops changes what follows"
 _DRIFT = "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
 
 
@@ -156,7 +156,7 @@ class Watch:
         skipped_ps = min(group.most_skipped() for group in groups)
         expected_ps = now + max(group.periods * group.pace.period_ps for group in groups)
         if skipped_ps < _MIN_SKIPPED * expected_ps:
-            self.why = self.waits_for or f"its tasks repeat no loop much more than {WARM + MEASURED + LEFT} times"
+            self.why = self.waits_for or f"no loop of its tasks has many more than {WARM + MEASURED + LEFT} iterations"
             return 0.0
         total_ps = expected_ps + sum(skip.length_ps for skip in self.skips)
         allowed_ps = _RESERVE * ALLOWED * total_ps - sum(skip.bound_ps for skip in self.skips)

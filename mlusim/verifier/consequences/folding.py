@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mlusim.verifier.consequences.one_fault import same_wrong_part
 from mlusim.verifier.consequences.rules import remedies_with
-from mlusim.verifier.findings import Finding, Remedy, Way, mends_by
+from mlusim.verifier.findings import Finding, Remedy, Way, fixes_by
 from mlusim.verifier.source_file import locations_of
 
 
@@ -57,6 +57,6 @@ def _fold_wrong_parts(findings: list[Finding]) -> list[Finding]:
                 lines = locations_of({*cause.lines, *finding.lines})
                 tasks = " and ".join(site.task for site in cause.sites)
                 number = f"correct the number that gives each task its part at {lines}: {tasks} have the same"
-                alone = (remedy for remedy in cause.remedies[:1] if mends_by(remedy, Way.ONE_TASK))
+                alone = (remedy for remedy in cause.remedies[:1] if fixes_by(remedy, Way.ONE_TASK))
                 folded[at] = replace(folded[at], remedies=(*alone, Remedy(number, Way.ACCESS)))
     return folded

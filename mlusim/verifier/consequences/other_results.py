@@ -1,7 +1,7 @@
 """Remedies in the order that the results of other runs of the kernel tell.
 
 In order: each operation of a core is done before its next one is issued. If that result is right, a sync is missing. If
-it is wrong, none would mend the kernel: an operation accesses a wrong part of its buffer. C++ code tells nothing of
+it is wrong, none would fix the kernel: an operation accesses a wrong part of its buffer. C++ code tells nothing of
 that: it reads memory as soon as it runs, however late the operations before it are issued. Tasks that do the same stay
 in step. If no task is ahead of another where a barrier may be missing, the result also tells whether it is.
 
@@ -23,10 +23,10 @@ import numpy as np
 from mlusim.log import Log
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.consequences.one_fault import stopped_at
-from mlusim.verifier.findings import ERROR, Finding, Site, Way, mends_by, outermost_loop, write_bytes, wrong_part
+from mlusim.verifier.findings import ERROR, Finding, Site, Way, fixes_by, outermost_loop, write_bytes, wrong_part
 from mlusim.verifier.source_file import SourceLine, location_of
 
-# What mends a race, other than a sync or a barrier.
+# What fixes a race, other than a sync or a barrier.
 _NO_SYNC = (Way.PART, Way.ACCESS)
 _OF_BARRIERS = ("task-race", "hang")
 _OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access", "copy", "operand")
@@ -50,8 +50,8 @@ def by_other_results(
     findings: tuple[Finding, ...],
     in_order: Callable[[], OtherRun],
     from_zeros: Callable[[], OtherRun],
-    mending: Callable[[Sequence[int], Collection[SourceLine]], Sequence[str]],
-    mending_barriers: Callable[[], Sequence[str]],
+    fixing: Callable[[Sequence[int], Collection[SourceLine]], Sequence[str]],
+    fixing_barriers: Callable[[], Sequence[str]],
 ) -> tuple[Finding, ...]:
     """Return findings with their remedies in the order that other results tell."""
     races = [finding for finding in findings if _may_lack_order(finding)]
@@ -75,17 +75,17 @@ def by_other_results(
         records = [record for one in wrong for record in one.clues["records"]]
         sites = [site for finding in errors for site in finding.sites]
         lines = {*(line for site in sites for line in (site.at, *site.called_at)), *map(stopped_at, errors)}
-        remedies = mending(records, lines)
+        remedies = fixing(records, lines)
     if errors and not remedies and all(finding.kind in _OF_BARRIERS for finding in errors):
-        remedies = mending_barriers()
-    mended = replace(errors[0], remedies=(*remedies, *errors[0].remedies)) if remedies else None
-    return tuple(mended if mended and finding is errors[0] else finding for finding in findings)
+        remedies = fixing_barriers()
+    fixed = replace(errors[0], remedies=(*remedies, *errors[0].remedies)) if remedies else None
+    return tuple(fixed if fixed and finding is errors[0] else finding for finding in findings)
 
 
 def _may_be_changed(finding: Finding) -> bool:
-    """Return whether another number at one line may mend a fault: what is known of it is no sync, barrier or atomic."""
+    """Return whether another number at one line may fix a fault: what is known of it is no sync, barrier or atomic."""
     first = finding.remedies[0] if finding.remedies else ""
-    return finding.kind in _OF_NUMBERS or (finding.kind in ("race", "task-race") and mends_by(first, *_NO_SYNC))
+    return finding.kind in _OF_NUMBERS or (finding.kind in ("race", "task-race") and fixes_by(first, *_NO_SYNC))
 
 
 def _wrong_outputs(finding: Finding) -> frozenset[str]:
@@ -98,7 +98,7 @@ def _may_lack_order(finding: Finding) -> bool:
     if any(site.is_compiled and site.pipe == "scalar" for site in finding.sites):
         return False
     first = finding.remedies[0] if finding.remedies else ""
-    return finding.kind == "race" or (finding.kind == "task-race" and mends_by(first, Way.BARRIER))
+    return finding.kind == "race" or (finding.kind == "task-race" and fixes_by(first, Way.BARRIER))
 
 
 def _keeps_order(log: Log, race: Finding) -> bool:
@@ -120,12 +120,12 @@ def _keeps_order(log: Log, race: Finding) -> bool:
 
 
 def _is_write(remedy: str) -> bool:
-    return mends_by(remedy, Way.WRITE)
+    return fixes_by(remedy, Way.WRITE)
 
 
 def _ranked(race: Finding, *, is_right: bool) -> Finding:
-    syncs = [remedy for remedy in race.remedies if not mends_by(remedy, *_NO_SYNC)]
-    others = [remedy for remedy in race.remedies if mends_by(remedy, *_NO_SYNC)]
+    syncs = [remedy for remedy in race.remedies if not fixes_by(remedy, *_NO_SYNC)]
+    others = [remedy for remedy in race.remedies if fixes_by(remedy, *_NO_SYNC)]
     if is_right:
         return replace(race, remedies=(*syncs, *others))
     if not others:
@@ -141,7 +141,7 @@ def _write_ranked(read: Finding, other: OtherRun) -> Finding:
     is_one = sum(part.name == read.fields["buffer"] for part in log.allocations) <= len(log.tasks)
     if not other.wrong and before and is_one and _times(log, used) > 1 and (loop := outermost_loop(site)):
         first = min(before, int(loop.rpartition(":")[2]))
-        if mends_by(write := remedies[0], Way.WRITE):
+        if fixes_by(write := remedies[0], Way.WRITE):
             remedies[0] = write_bytes(f"before {location_of(site.file, first)}", write.of)
     return replace(read, remedies=tuple(remedies))
 

@@ -26,7 +26,7 @@ from mlusim.verifier.findings import (
     Remedy,
     Way,
     dividing_loop,
-    mends_by,
+    fixes_by,
     outermost_loop,
     wrong_part,
 )
@@ -102,8 +102,8 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     late, buffer = unread.sites[0], unread.fields["buffer"]
     replaced_at = unread.clues["replaced_at"]
     first = cause.remedies[0] if cause.remedies else ""
-    is_told = mends_by(first, Way.PART, of=buffer) or mends_by(first, Way.OPERANDS, of=replaced_at)
-    if cause.kind == "task-race" or is_told or mends_by(first, Way.IN_PLACE):
+    is_told = fixes_by(first, Way.PART, of=buffer) or fixes_by(first, Way.OPERANDS, of=replaced_at)
+    if cause.kind == "task-race" or is_told or fixes_by(first, Way.IN_PLACE):
         return cause.remedies
     if cause.kind == "race":
         order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
@@ -127,7 +127,7 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     made = f"store {buffer} to {cause.fields['tensor']}"
     store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
     # The correction of a call comes first.
-    return tuple(sorted((store, *cause.remedies), key=lambda remedy: not mends_by(remedy, Way.CALL)))
+    return tuple(sorted((store, *cause.remedies), key=lambda remedy: not fixes_by(remedy, Way.CALL)))
 
 
 def _leaves_unread(cause: Finding, unread: Finding) -> bool:
@@ -337,7 +337,7 @@ def _stores_again(cause: Finding, again: Finding) -> bool:
 
 
 def _at_a_wrong_place(race: Finding, again: Finding) -> bool:
-    """Return whether a barrier would not mend a race: one line writes the same bytes in several tasks, unread."""
+    """Return whether a barrier would not fix a race: one line writes the same bytes in several tasks, unread."""
     if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
         return False
     twice = (part for part in race.unfolded if part.kind == "task-race" and part.writes_twice and len(part.lines) == 1)

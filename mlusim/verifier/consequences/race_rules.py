@@ -14,7 +14,7 @@ from mlusim.verifier.consequences.one_fault import (
     swapped,
     wrong_stage,
 )
-from mlusim.verifier.findings import Finding, Remedy, Site, Way, in_one_function, mends_by, wrong_part
+from mlusim.verifier.findings import Finding, Remedy, Site, Way, fixes_by, in_one_function, wrong_part
 from mlusim.verifier.races.atomic_remedies import counted
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.races.updates import COUNTER_BYTES
@@ -74,7 +74,7 @@ def _wrong_part(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     if by is None:
         return cause.remedies
     buffer = cause.fields["buffer"]
-    others = (remedy for remedy in cause.remedies if not mends_by(remedy, Way.PART, of=buffer))
+    others = (remedy for remedy in cause.remedies if not fixes_by(remedy, Way.PART, of=buffer))
     return wrong_part(buffer, (by, cause.sites[0])), *others
 
 
@@ -92,7 +92,7 @@ def release(cause: Finding, release: Finding) -> tuple[str, ...] | None:
     )
     if not races:
         return None
-    if any(mends_by(remedy, Way.BLOCK) for remedy in cause.remedies):
+    if any(fixes_by(remedy, Way.BLOCK) for remedy in cause.remedies):
         return cause.remedies
     sync, *others = cause.remedies
     return blocking_copy(released), f"{sync}, and {release.remedy}", *others
@@ -245,6 +245,6 @@ def unawaited(cause: Finding, copies: Finding) -> tuple[str, ...] | None:
     if not copies.lines <= {site.at for race in races for site in race.sites if site.operation == "memcpy"}:
         return None
     copy = cause.sites[0]
-    if copy.role == "writes" or copies.lines != {copy.at} or mends_by(cause.remedies[0], Way.BLOCK):
+    if copy.role == "writes" or copies.lines != {copy.at} or fixes_by(cause.remedies[0], Way.BLOCK):
         return cause.remedies
     return blocking_copy(copy), *cause.remedies

@@ -11,6 +11,6 @@ Remedies:
   iterations               the iterations of loops in which tasks are; the order of accesses that is meant
   task_remedies            what orders two tasks: a barrier and its place, a lock; `atomic_remedies`: an atomic
   barrier_places           a barrier that is too late or too narrow, or belongs on the paths of two kinds of cores
-  wrong_parts              accesses to a wrong part of a buffer, which no barrier mends
+  wrong_parts              accesses to a wrong part of a buffer, which no barrier fixes
   updates                  in-place updates by several tasks: a sum, or a split that does work twice
 """

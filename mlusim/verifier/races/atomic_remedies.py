@@ -14,7 +14,7 @@ from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.core_names import core_at
-from mlusim.verifier.findings import Finding, Site, Way, mends_by, owner_of, wrong_part
+from mlusim.verifier.findings import Finding, Site, Way, fixes_by, owner_of, wrong_part
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import locations_of
@@ -65,7 +65,7 @@ def counted(count: Finding, other: Finding) -> str:
 
     The number tells which task is the last.
     """
-    updates = any(mends_by(remedy, Way.LOCK) for remedy in count.remedies)
+    updates = any(fixes_by(remedy, Way.LOCK) for remedy in count.remedies)
     if not updates or count.nbytes > _NUMBER_BYTES:
         return ""
     first, last = other.sites[0], other.sites[-1]

@@ -62,7 +62,7 @@ def barrier_of_one_side(pair: Pair, sync: str) -> list[str]:
 def wider_barrier(pair: Pair, sync: str, later: int) -> list[str]:
     """Return the remedy for a barrier that both tasks pass between two operations, each with tasks of its own only.
 
-    `later`: the last line that races with the second one; a barrier above it, outside of its loops, mends only a part.
+    `later`: the last line that races with the second one; a barrier above it, outside of its loops, fixes only a part.
     """
     log, order, (first, last), (site, _) = pair.run.log, pair.run.order, pair.positions, pair.sites
     after, before = (_passes(order, _barriers(order, task)) for task in pair.tasks)

@@ -1,4 +1,4 @@
-"""Races between tasks that no barrier would mend: one of them accesses a wrong part of the buffer."""
+"""Races between tasks that no barrier would fix: one of them accesses a wrong part of the buffer."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def written_again(
     records = run.accesses.record[writers[:2]]
     sites = tuple(site_in_tile(run, record, "writes", plan, int(starts[0])) for record in records.tolist())
     names = sorted({site.task for site in sites})
-    remedies = ["look for a bound that is too large, or a tile that is done twice"]
+    remedies = ["look for a bound that is too large, or a tile that is processed twice"]
     if len(records) > 1 and "lock" in run.log.ops and run.order.locks_of(*run.order.position[records].tolist()):
         remedies.insert(
             0,

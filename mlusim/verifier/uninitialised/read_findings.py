@@ -13,7 +13,7 @@ from mlusim.log_tables import AllocationRecord
 from mlusim.units import group_digits
 from mlusim.verifier.accesses.coordinates import describe
 from mlusim.verifier.accesses.geometry import union
-from mlusim.verifier.findings import PRIVATE, Finding, Remedy, Site, Way, mends_by, write_bytes, wrong_part
+from mlusim.verifier.findings import PRIVATE, Finding, Remedy, Site, Way, fixes_by, write_bytes, wrong_part
 from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of
@@ -231,7 +231,7 @@ def _placed(main: Finding, others: Sequence[Finding]) -> Finding:
     folded = main.fold(*others)
     if all(lines) and len({finding.sites[0].file for finding in (main, *others)}) == 1:
         before = location_of(main.sites[0].file, min(lines))
-        placed = (write_bytes(f"before {before}", one.of) if mends_by(one, Way.WRITE) else one for one in main.remedies)
+        placed = (write_bytes(f"before {before}", one.of) if fixes_by(one, Way.WRITE) else one for one in main.remedies)
         folded = replace(folded, remedies=tuple(placed))
     return folded
 

@@ -211,7 +211,7 @@ def test_filters_are_filled_up_to_whole_lanes(run: Any) -> None:
         filters = core.nram.alloc((50, 32), "float32")
         core.reshape_filter(core.nram.alloc((64, 32), "float32"), filters)
 
-    with pytest.raises(OperandError, match=r"with n a multiple of 64: fill it up with filters of zeros$"):
+    with pytest.raises(OperandError, match=r"with n a multiple of 64: pad it with zero filters$"):
         run(kernel)
 
 

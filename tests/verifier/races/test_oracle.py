@@ -277,7 +277,7 @@ def test_races_and_unwritten_bytes_match_the_oracle(programs, apart):
     assert found <= racing
     inside = {pair for pair in racing if graph.task(pair[0]) == graph.task(pair[1])}
     assert {like(log, pair) for pair in found - inside} == {like(log, pair) for pair in racing - inside}
-    # Within a task each operation is told with the first of equal ones that it meets: a sync before that mends all.
+    # Within a task each operation is told with the first of equal ones that it meets: a sync before that fixes all.
     first = {one: min(other for also, other in found & inside if also == one) for one, _ in found & inside}
     assert all(first[one] <= other for one, other in inside)
     assert first.keys() == {one for one, _ in inside}

@@ -1,4 +1,4 @@
-"""Remedies with locks and atomics mend the kernel: each test runs a second kernel that has them."""
+"""Remedies with locks and atomics fix the kernel: each test runs a second kernel that has them."""
 
 from __future__ import annotations
 

@@ -333,21 +333,21 @@ def test_work_that_is_numbered_within_each_job_is_numbered_by_task_instead():
     mlusim.verify(doubled, x, Output.like(x), by_task=True, **given).check()
 
 
-@pytest.mark.parametrize("mended", [False, True])
+@pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("skips", ["both", "load", "store of the next"])
-def test_a_barrier_is_passed_by_tasks_that_continue_with_the_next_iteration(skips, mended):
+def test_a_barrier_is_passed_by_tasks_that_continue_with_the_next_iteration(skips, fixed):
     async def both(core, x, rows, out):
         if core.is_memory_core:
             return
         held = core.nram.alloc(8, x.dtype, "held")
         for step in range(2):
             if core.core_id == 1:
-                if mended:
+                if fixed:
                     await core.sync_all_ipu()
                 continue
             await core.memcpy(held, x[core.core_id])
             await core.memcpy(rows[step, core.core_id], held)
-            if mended:
+            if fixed:
                 await core.sync_all_ipu()
             await core.memcpy(held, rows[step, 2 - core.core_id % 3])
             await core.memcpy(out[step, core.core_id], held)
@@ -359,7 +359,7 @@ def test_a_barrier_is_passed_by_tasks_that_continue_with_the_next_iteration(skip
         for step in range(2):
             await core.memcpy(held, x[core.core_id])
             await core.memcpy(rows[step, core.core_id], held)
-            if mended:
+            if fixed:
                 await core.sync_all_ipu()
             if core.core_id == 1:
                 continue
@@ -371,7 +371,7 @@ def test_a_barrier_is_passed_by_tasks_that_continue_with_the_next_iteration(skip
             return
         held = core.nram.alloc(8, x.dtype, "held")
         for step in range(2):
-            if mended:
+            if fixed:
                 await core.sync_all_ipu()
             if core.core_id == 1:
                 continue
@@ -382,7 +382,7 @@ def test_a_barrier_is_passed_by_tasks_that_continue_with_the_next_iteration(skip
     kernel = {"both": both, "load": load}.get(skips, store_of_the_next)
     arguments = X, Output((2, 4, 8)), Output((2, 4, 8))
     report = mlusim.verify(kernel, *arguments, dim=4, partial=("rows", "out"))
-    if mended:
+    if fixed:
         assert report.ok, report.text()
         return
     (finding,) = report.errors

@@ -1,4 +1,4 @@
-"""The remedy of a finding names what mends the kernel, and a second kernel shows that it does."""
+"""The remedy of a finding names what fixes the kernel, and a second kernel shows that it does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_barrier_of_steps_that_swap_two_arrays_belongs_at_the_end_of_the_loo
     line = line_of(jacobi, "for step in range(4):")
     assert finding.remedy.startswith(
         "`await core.sync_all_ipu()` in all cores of the union, at the end of the loop at "
-        f"test_remedies_mend.py:{line}\n"
+        f"test_remedies_fix.py:{line}\n"
     )
     assert verify(jacobi, *arrays, "at the end", dim=4).ok
     assert not verify(jacobi, *arrays, "in the middle", dim=4).ok
@@ -73,7 +73,7 @@ async def scale(core, x, out, fault=""):
 def test_faults_of_a_double_buffer_are_told_apart(fault, kind, remedy):
     finding = the_only_error(scale, X, Output.like(X), fault, **ONE)
     load, mul = (
-        f"test_remedies_mend.py:{line_of(scale, text)}" for text in ("core.memcpy_async(given", "core.mul(made")
+        f"test_remedies_fix.py:{line_of(scale, text)}" for text in ("core.memcpy_async(given", "core.mul(made")
     )
     assert finding.kind == kind
     assert finding.remedy.startswith(remedy.format(load=load, mul=mul))
@@ -123,7 +123,7 @@ def test_a_move_that_races_may_be_a_copy_on_the_vector_pipe(again):
     line = line_of(kernel, "(core.move if move else core.memcpy_async)(other, held)")
     assert finding.remedy.endswith(
         "\nor copy on the vector pipe, in order with its instructions: `core.memcpy_async(...)` in place of "
-        f"`core.move(...)` at test_remedies_mend.py:{line}"
+        f"`core.move(...)` at test_remedies_fix.py:{line}"
     )
     assert verify(kernel, rows, Output.like(rows), False, **ONE).ok
 
@@ -428,7 +428,7 @@ def test_an_element_that_begins_its_row_is_compared_with_the_row_before():
         expected[step] = (expected[step - 1] if step else 0) * np.float32(0.5) + X[step]
     finding = the_only_error(decay, X, Output.like(X), 1, reference=expected, **ONE)
     line = line_of(decay, "core.memcpy_async(tile[step], state)")
-    assert finding.remedy.startswith(f"compute this element at test_remedies_mend.py:{line} too: ")
+    assert finding.remedy.startswith(f"compute this element at test_remedies_fix.py:{line} too: ")
     assert verify(decay, X, Output.like(X), reference=expected, **ONE).ok
 
 
@@ -451,5 +451,5 @@ def test_what_a_fill_prepares_is_no_element_that_another_one_lacks():
     finding = the_only_error(lower_triangle, X, Output.like(X), 1, reference=expected, **ONE)
     line = line_of(lower_triangle, "await core.memcpy(row[:size], x[number, :size])")
     assert finding.remedy.startswith("check the operations that made these bytes, at ")
-    assert f"test_remedies_mend.py:{line}" in finding.remedy
+    assert f"test_remedies_fix.py:{line}" in finding.remedy
     assert verify(lower_triangle, X, Output.like(X), reference=expected, **ONE).ok
