@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 
 def is_compiled() -> bool:

@@ -17,7 +17,7 @@ from mlusim.cli.operator_inputs import input_sections, inputs_json, read_operato
 from mlusim.cli.operators import SUMMARIES
 from mlusim.cli.options import devices_option, full_option, output_options, steady_option
 from mlusim.cli.provenance import print_with_provenance, provenance
-from mlusim.errors import PlanError
+from mlusim.errors import InputError, PlanError
 
 if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall
@@ -184,6 +184,11 @@ def _compare_kernels(
     runs = {}
     options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
     kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
+    twice = [name for name in dict.fromkeys(kernels) if kernels.count(name) > 1]
+    if twice:
+        raise InputError(
+            f"{twice[0]} is named twice: name each kernel once; --set and --device give it several variants"
+        )
     variants = {name: _calls(name, **own) for name in kernels}
     calls = [call for variant in variants.values() for _, call in variant]
     functions = [variant[0][1].kernel.name for variant in variants.values()]

@@ -229,6 +229,7 @@ def test_a_sweep_detects_changed_input_files(home):
     ("words", "message"),
     [
         (("run", "gone.py:add"), "gone.py: no such file"),
+        (("compare", "add.py:add", "add.py:add", "--shape", "64"), "add.py:add is named twice: name each kernel once"),
         (("run", "latin.py:add"), "latin.py cannot be decoded ('utf-8' codec can't decode byte 0xe9 in position 44"),
         (
             ("run", "unknown.py:add"),
