@@ -105,6 +105,8 @@ def check_plot(
             raise InputError("the sweep has one point: give an axis several values to draw figures against it")
     if not any(column in row for row in rows):
         raise InputError(f"against {against}: no such axis; the sweep has {', '.join(varied) or 'none'}")
+    if len(rows) > 1 and len({row.get(column) for row in rows}) == 1:
+        raise InputError(f"against {column}: all points have the same value; choose one of {', '.join(varied)}")
     if not metrics:
         raise InputError(f"nothing to draw: name {', '.join(METRICS)} or columns of the table")
     for name in metrics:

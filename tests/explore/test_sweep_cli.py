@@ -167,6 +167,10 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
         (("--nram", "2KiB..1KiB*2"), "nram_bytes: '2KiB..1KiB*2' goes down: write the smaller value first"),
         (("--plot", "time"), "the sweep has one point: give an axis several values to draw figures against it"),
         (("--cores", "4,8", "--against", "colour"), "against colour: no such axis; the sweep has cores"),
+        (
+            ("--cores", "4,8", "--against", "nram"),
+            "against nram_usable_bytes: all points have the same value; choose one of cores",
+        ),
         (("--cores", "4,8", "--picture", "p.jpg"), "--picture p.jpg: name a .png or .svg file"),
         (("--strategy", "tigth"), "strategy='tigth': did you mean tight?"),
         (("--dtype", "float17"), "'float17'"),

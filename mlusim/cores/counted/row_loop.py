@@ -219,6 +219,8 @@ def _row_numbers(name: str, rows: Any) -> Rows:
         raise OperandError(
             f"{name} with indices of {array.dtype} {list(array.shape)}: they must be one axis of integers"
         )
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 1 << 63:
+        raise AccessError(f"{name}: index {int(array.max())} is beyond the rows of any view")
     # A copy, as the kernel may change its array before the rows are copied.
     return array.astype(np.int64, order="C")
 

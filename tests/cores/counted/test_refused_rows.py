@@ -49,6 +49,11 @@ def test_an_index_in_flight_or_out_of_range(run: Any) -> None:
         (lambda c, x, t: (t, x, [0], [10]), AccessError, "memcpy_rows: index 10 is outside <view of input"),
         (lambda c, x, t: (t, x, [-1], [0]), AccessError, "memcpy_rows: index -1 is outside <view of nram buffer 0"),
         (
+            lambda c, x, t: (t, x, [0], np.uint64([1 << 63])),
+            AccessError,
+            "memcpy_rows: index 9223372036854775808 is bey",
+        ),
+        (
             lambda c, x, t: (t, x, [0, 1], [0]),
             AccessError,
             "2 destination and 1 source indices: both sides need the same number",
