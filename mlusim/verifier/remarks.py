@@ -49,6 +49,10 @@ _WITHOUT_RETURN = (
     "in C++, the end of a function that returns a value must not be reached: the value is undefined, and compilers may "
     "omit the code that leads there"
 )
+_UNSET = (
+    "in C++, a local variable without an initial value has none until it is set, and so has each element of an array; "
+    "the simulator fills it with a pattern, which this number is"
+)
 # Kinds that are about the function that contains the line.
 _OF_FUNCTIONS = frozenset(("host-function", "no-return"))
 # By kind of remark: the rule and the remedies.
@@ -59,6 +63,7 @@ RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "unsynced": (_QUEUES, ("call cnrtQueueSync for its queue first, or let this queue wait for a notifier of it",)),
     "memory-core": (_MEMORY_CORE, (_TEST_OF_THE_CORE,)),
     "host-function": (_OF_HOST, ("declare the function with __mlu_func__",)),
+    "unset": (_UNSET, ("set the variable on each path to this line, or where it is declared",)),
     "no-return": (_WITHOUT_RETURN, ("return the value on each path, or declare the function void",)),
 }
 

@@ -178,6 +178,10 @@ class CompiledTask:
         title = f"exit({status}) on a memory core: it ends the memory core's task only (ASSUMED)"
         self._hint("exit", title, line)
 
+    def note_unset(self, name: str, line: int) -> None:
+        """Add an error: a call takes the value of a float variable that has none."""
+        self._hint(name, f"{name} takes a float that has no value: a local variable was never set", line, "unset")
+
     def note_function(self, kind: str, name: str, line: int) -> None:
         """Add a hint of a kind of `_OF_FUNCTIONS`, once a run, about the function that contains the line."""
         if (kind, line) not in self.issuer.log.remarks:

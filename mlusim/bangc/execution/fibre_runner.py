@@ -13,6 +13,7 @@ from mlusim.bangc.calls.call_record import HEAD
 from mlusim.bangc.execution.accesses import drain
 from mlusim.bangc.execution.compiled_task import CompiledTask
 from mlusim.bangc.execution.faults import exit_on_memory_core, fault_of, print_text, raise_fault
+from mlusim.bangc.execution.file_variables import UNSET_FLOAT
 from mlusim.bangc.execution.repetition import Repetition
 from mlusim.bangc.lines import raise_at
 from mlusim.bangc.runtime_layout import (
@@ -138,6 +139,8 @@ class FibreRunner:
             self._task.answer(0)
             self._task.issuer.skip()
             return None
+        if UNSET_FLOAT in values:
+            self._task.note_unset(site.name, site.line)
         return site.issue(self._task, site.line, site.codes, values)
 
     def _repeats(self, why: int) -> bool:

@@ -17,6 +17,9 @@ _SECTIONS = (".data", ".bss")
 _UNDEFINED, _UNDEFINED_BYTES = 1 << 44, 1 << 30
 # Upper halves of pointers that have no value: the patterns of g++ and clang.
 _UNSET = (0xFEFEFEFE, 0xAAAAAAAA)
+# A float that has no value, by g++, whose bytes are all 0xFE. Integers of this pattern may be masks, and the float of
+# clang is a NaN that kernels use as one.
+UNSET_FLOAT = float.fromhex("-0x1.fdfdfcp+126")
 # Guards of variables initialised on first use, and variables of compilers and libraries.
 _GUARD, _FOREIGN = "_ZGV", ("__", "_ZSt", "_ZNSt", "_ZTV", "_ZTI", "_IO", "completed.")
 
