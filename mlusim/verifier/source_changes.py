@@ -150,7 +150,12 @@ def _is_source_of(function: FunctionType, node: Definition) -> bool:
 
 
 def _distinct(node: Any, parents: Mapping[Any, Any]) -> Any:
-    """Return an expression, or what is around it if its statement or condition has another of the same text."""
+    """Return an expression, or what is around it if its statement or condition has another of the same text.
+
+    A slice, and the tuple of an index, are no expressions of their own: they are shown with what they index.
+    """
+    while isinstance(node, ast.Slice) or (isinstance(node, ast.Tuple) and isinstance(parents[node], ast.Subscript)):
+        node = parents[node]
     around = node
     while not isinstance(around, ast.stmt) and not hasattr(parents[around], "body"):
         around = parents[around]

@@ -134,6 +134,13 @@ async def short_copy(core, x, out):
     await core.memcpy(out, tile)
 
 
+async def swapped_index(core, x, out):
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    for row in range(8):
+        await core.memcpy(tile, x[0:8, row])
+        await core.memcpy(out[row], tile)
+
+
 async def wrong_id(core, x, out):
     if core.is_memory_core:
         return
@@ -206,6 +213,7 @@ CASES = [
     (by_helper, X[:4], BLOCK, "write `range(core.task_id, 4, core.task_dim)`"),
     (short_copy, X, BLOCK, "write `tile[:8]` in place of `tile[:7]`"),
     (mirrored, X[::2], UNION, "write `x[2 * core.task_id]` in place of `x[2 * (3 - core.task_id)]`"),
+    (swapped_index, X, BLOCK, "write `x[row, 0:8]` in place of `x[0:8, row]`"),
     (wrong_id, X, {"dim": 8, "kind": "UNION2"}, "write `x[core.task_id]` in place of `x[core.core_id]`"),
     (wrong_mode, (X / 3).astype(np.float16), BLOCK, "write `core.convert("),
     (by_method, X + 3, BLOCK, "write `self.core.add(self.tile, self.tile, 3.0)` in place of `self.core.sub(self.tile,"),
