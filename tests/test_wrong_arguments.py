@@ -131,7 +131,7 @@ def test_an_object_of_another_class_is_named(call, message, value, tmp_path, mon
         (lambda: tune(strategy=[]), r"^nothing to sweep: strategy has no values; pass at least one$"),
         (lambda: sweep(cores=int), r"^cores: <class 'int'> is not a whole number above 0$"),
         (lambda: sweep(nram_bytes=np.zeros((2, 2), int)), r"^nram_bytes: .* is not a whole number above 0$"),
-        (lambda: sweep(shard={1, 2}), r"^shard=\{1, 2\}: give \(part, parts\), such as \(1, 4\)$"),
+        (lambda: sweep(shard={1, 2}), r"^shard=\{1, 2\}: give \(part, number of parts\), such as \(1, 4\)$"),
         (lambda: sweep(kernel_version=3), r"^kernel_version=3 is not text$"),
         (lambda: sweep(arguments=np.zeros(2)), r"^reverse is an operator: arguments are for kernels of your own"),
         (lambda: mlusim.sweep(copy, arguments=np.zeros(2), workers=0), r" is not an argument as text: write a file"),

@@ -309,19 +309,20 @@ class TaskRemedies:
 def _memory_cores_stay(pair: Pair) -> bool:
     """Return whether memory cores reach a barrier between the accesses of a race.
 
-    They do if its function tells them from others and neither lets them return nor leaves them out there, or is a
-    kernel that calls helpers.
+    They do if its function tells them from others, and does not let them return or leave them out there. They do if it
+    is a kernel that calls helpers.
     """
     file, line, _ = pair.sources[0]
-    begin, _ = in_one_function(*pair.sites)
+    begin, end = in_one_function(*pair.sites)
     source = source_file(begin.file)
     first, last = source.function(begin.line)[0]
     tests = [at for at in range(first, last + 1) if _IS_MEMORY_CORE.search(SourceLine(begin.file, at).source)]
     kernel = pair.run.log.launches[pair.run.log.tasks[pair.tasks[0]].launch].kernel
-    is_kernel = re.search(rf"\b{re.escape(kernel)}\s*\(", SourceLine(begin.file, first).source)
-    calls_helper = begin != SourceLine(file, line) and is_kernel is not None
+    is_kernel = bool(re.search(rf"\b{re.escape(kernel)}\s*\(", SourceLine(begin.file, first).source))
+    calls_helper = is_kernel and begin != SourceLine(file, line)
+    inner = sorted((begin.line, end.line))  # a barrier between accesses of one branch belongs into it
     leave = [part for part in source.ifs if part[0] in tests]
-    skipped = any(part[0] < begin.line <= part[1] or source.may_skip(part, last) for part in leave)
+    skipped = any((part[0] < inner[0] and inner[1] <= part[1]) or source.may_skip(part, last) for part in leave)
     return (bool(tests) or calls_helper) and not skipped
 
 
@@ -377,11 +378,11 @@ def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:
     if Path(second.partition(":")[0]).suffix in ("", ".py"):
         choices.append("call device.synchronize() between them")
     else:
-        choices.append(
+        choices += [
             "let the queue of the second one wait for a notifier that is placed after the first one: "
-            "cnrtPlaceNotifier, cnrtQueueWaitNotifier"
-        )
-        choices.append("wait for the first one: cnrtQueueSync")
+            "cnrtPlaceNotifier, cnrtQueueWaitNotifier",
+            "wait for the first one: cnrtQueueSync",
+        ]
     return "synchronize", "launches on different queues are not ordered", choices
 
 
@@ -390,8 +391,7 @@ def _between_jobs(pair: Pair, kind: str, special: list[str], general: list[str])
     by_cluster = _by_task_id(pair, kind)
     choices = [*special, *by_cluster, _split_at(pair), *general]
     two_launches = "split the kernel into two launches on one queue"
-    # Work that is done twice remains so in another order.
-    both_write = all(pair.writes)
+    both_write = all(pair.writes)  # work that is done twice remains so in another order
     choices.append(f"if both writes are intended, {two_launches}" if both_write else two_launches)
     if kind == "BLOCK":
         return "", "BLOCK tasks are not ordered, not even those that share a core", choices
