@@ -379,8 +379,7 @@ def _between_launches(launched_at: list[str]) -> tuple[str, str, list[str]]:
         choices.append("call device.synchronize() between them")
     else:
         choices += [
-            "let the queue of the second one wait for a notifier that is placed after the first one: "
-            "cnrtPlaceNotifier, cnrtQueueWaitNotifier",
+            "place a notifier after the first one, and let the queue of the second wait for it: cnrtQueueWaitNotifier",
             "wait for the first one: cnrtQueueSync",
         ]
     return "synchronize", "launches on different queues are not ordered", choices
