@@ -309,21 +309,18 @@ class TaskRemedies:
 def _memory_cores_stay(pair: Pair) -> bool:
     """Return whether memory cores reach a barrier between the accesses of a race.
 
-    They do if its function tells them from others, and does not let them return or leave them out there. They do if it
-    is a kernel that calls helpers.
+    They do if its function tells them from others, or is a kernel that calls helpers, and does not let them return.
     """
     file, line, _ = pair.sources[0]
-    begin, end = in_one_function(*pair.sites)
+    begin, _ = in_one_function(*pair.sites)
     source = source_file(begin.file)
     first, last = source.function(begin.line)[0]
     tests = [at for at in range(first, last + 1) if _IS_MEMORY_CORE.search(SourceLine(begin.file, at).source)]
     kernel = pair.run.log.launches[pair.run.log.tasks[pair.tasks[0]].launch].kernel
     is_kernel = bool(re.search(rf"\b{re.escape(kernel)}\s*\(", SourceLine(begin.file, first).source))
     calls_helper = is_kernel and begin != SourceLine(file, line)
-    inner = sorted((begin.line, end.line))  # a barrier between accesses of one branch belongs into it
-    leave = [part for part in source.ifs if part[0] in tests]
-    skipped = any((part[0] < inner[0] and inner[1] <= part[1]) or source.may_skip(part, last) for part in leave)
-    return (bool(tests) or calls_helper) and not skipped
+    leave = any(part[0] in tests and source.may_skip(part, last) for part in source.ifs)
+    return (bool(tests) or calls_helper) and not leave
 
 
 def _by_one_task(pair: Pair) -> list[str]:
