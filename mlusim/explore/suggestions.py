@@ -45,7 +45,7 @@ class _Remedy(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-# The model cannot tell times apart that differ by less, as a fraction of the run's time.
+# ASSUMED: smaller savings, as a fraction of the run's time, are below what the model can tell (docs/accuracy.md).
 _LEAST_SAVING = 0.01
 # Causes that are no work of a core itself.
 _WAITING = {"bandwidth_wait", "sync", "launch", "idle"}
