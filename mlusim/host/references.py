@@ -17,7 +17,7 @@ from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.results.memory_state import Repeat
 from mlusim.verifier.findings import Finding
-from mlusim.verifier.wrong_values import differs
+from mlusim.verifier.wrong_values import compare_output
 
 Reference = (
     Array | Callable[..., Any] | tuple[Array | None, ...] | list[Array | None] | Mapping[str, Array | None] | None
@@ -116,7 +116,7 @@ def differences(
     """Return the findings on outputs that differ from the reference. Raises `InputError` for another shape."""
     try:
         findings = [
-            differs(log, views[name], outputs[name], reference, *tolerances, repeat)
+            compare_output(log, views[name], outputs[name], reference, *tolerances, repeat)
             for name, reference in expected.items()
         ]
     except InputError as error:

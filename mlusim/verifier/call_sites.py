@@ -57,7 +57,7 @@ def _calls(log: Log, file: str, line: int) -> list[tuple[str, int]]:
         if name and called == name and not (caller == file and first <= call <= last) and function_around(caller, call)
     ]
     if not calls or line in recorded.lambdas:
-        calls = [call for call in recorded.of(line) if function_around(*call)]
+        calls = [call for call in recorded.callers(line) if function_around(*call)]
     return calls
 
 

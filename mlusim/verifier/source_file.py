@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, product
 from pathlib import Path
 
 from mlusim.files import source_name, syntax_tree
@@ -87,7 +88,7 @@ class RecordedCalls:
     by_line: Mapping[int, Collection[tuple[str, int]]]
     lambdas: Collection[int]
 
-    def of(self, line: int) -> set[tuple[str, int]]:
+    def callers(self, line: int) -> set[tuple[str, int]]:
         """Return the files and lines that called the function around a line; a lambda has no line but its own.
 
         What a comprehension issues is called by the function around it.
@@ -96,8 +97,8 @@ class RecordedCalls:
             return set(self.by_line.get(line, ()))
         source = source_file(self.file)
         function = source.function(line)
-        lines = {one for one in self.by_line if source.function(one) == function and one not in self.lambdas}
-        calls = {call for one in lines for call in self.by_line[one]}
+        helper_lines = self.by_line.keys() - set(self.lambdas)
+        calls = {call for at in helper_lines if source.function(at) == function for call in self.by_line[at]}
         return {(file, call) for file, call in calls if file != self.file or source.function(call) != function}
 
 
@@ -113,7 +114,7 @@ class SourceFile:
         exits: the lines of `return`, `continue` and `break`, each with the function or loop whose rest it skips.
         continues: the lines of `continue` alone.
         functions: every function, with its name; in Python, that of a method begins with a dot.
-        plain: the functions that cannot await anything.
+        synchronous: the functions that cannot await anything.
         calls: the lines of calls, with the name of the function.
         single_calls: the lines that are one call of a variable, such as `job()`, and nothing else.
     """
@@ -126,7 +127,7 @@ class SourceFile:
     functions: tuple[tuple[Lines, str], ...]
     calls: tuple[tuple[int, str], ...]
     continues: tuple[int, ...] = ()
-    plain: frozenset[Lines] = frozenset()
+    synchronous: frozenset[Lines] = frozenset()
     single_calls: frozenset[int] = frozenset()
 
     def loop_around(self, one: int, other: int) -> Lines:
@@ -149,20 +150,19 @@ class SourceFile:
             once: the task passes both lines once. Then they may be the stages of a pipeline with one tile: in different
                 iterations, if they are under different conditions.
         """
-        for ones in self._as_called(line, recorded):
-            for others in self._as_called(following, recorded):
-                pairs = [(one, other) for one in ones for other in others if self._in_one_function(one, other)]
-                loops = {
-                    self.loop_around(one, other)[0]
-                    if other <= one or (once and self._differ_in_condition(one, other))
-                    else 0
-                    for one, other in pairs
-                }
-                if len(loops) == 1 and 0 not in loops:
-                    return loops.pop()
+        for levels in product(self._call_levels(line, recorded), self._call_levels(following, recorded)):
+            loops = {
+                self.loop_around(one, other)[0]
+                if other <= one or (once and self._under_different_conditions(one, other))
+                else 0
+                for one, other in product(*levels)
+                if self._are_in_one_function(one, other)
+            }
+            if len(loops) == 1 and 0 not in loops:
+                return loops.pop()
         return 0
 
-    def _as_called(self, line: int, recorded: RecordedCalls) -> Iterator[set[int]]:
+    def _call_levels(self, line: int, recorded: RecordedCalls) -> Iterator[set[int]]:
         """Yield a line, the lines that call its function, and those that call the functions of these.
 
         The line of a lambda is left out: what is around it there does not repeat it. Calls outside loops count only if
@@ -172,43 +172,43 @@ class SourceFile:
         for _ in range(_MOST_CALLERS):
             if lines.isdisjoint(recorded.lambdas):
                 yield lines
-            calls = {call for line in lines for call in self._calls_of(line, recorded)}
+            calls = {call for line in lines for call in self._callers(line, recorded)}
             lines = {call for call in calls if self.loops_around(call)} or calls
             if not lines:
                 return
 
-    def _calls_of(self, line: int, recorded: RecordedCalls) -> list[int]:
+    def _callers(self, line: int, recorded: RecordedCalls) -> list[int]:
         """Return the lines that call the function around a line by its name, or else those that the run recorded."""
-        lines, name = self.function(line)
-        named = [call for call, called in self.calls if called == name and not _within(call, lines)]
-        if named and line not in recorded.lambdas:
-            return named
-        return [call for file, call in recorded.of(line) if file == recorded.file]
+        body, name = self.function(line)
+        callers = [call for call, callee in self.calls if callee == name and not _within(call, body)]
+        if callers and line not in recorded.lambdas:
+            return callers
+        return [call for file, call in recorded.callers(line) if file == recorded.file]
 
-    def _differ_in_condition(self, one: int, other: int) -> bool:
+    def _under_different_conditions(self, one: int, other: int) -> bool:
         """Return whether both lines are in a branch of an `if` that does not contain the other line."""
         return all(
-            any(_within(line, branch) and not _within(apart, branch) for branch in self.conditional)
-            for line, apart in ((one, other), (other, one))
+            any(_within(line, branch) and not _within(counterpart, branch) for branch in self.conditional)
+            for line, counterpart in ((one, other), (other, one))
         )
 
     def function(self, line: int) -> tuple[Lines, str]:
         """Return the lines and the name of the innermost function around a line; (0, 0) and "" if there is none."""
         return max((function for function in self.functions if _within(line, function[0])), default=((0, 0), ""))
 
-    def _in_one_function(self, one: int, other: int) -> bool:
+    def _are_in_one_function(self, one: int, other: int) -> bool:
         return self.function(one) == self.function(other)
 
     def can_wait(self, line: int, recorded: RecordedCalls) -> bool:
         """Return whether a sync may stand at a line: in Python, only a coroutine function awaits."""
-        return line not in recorded.lambdas and self.function(line)[0] not in self.plain
+        return line not in recorded.lambdas and self.function(line)[0] not in self.synchronous
 
     def exclude_each_other(self, one: int, other: int) -> bool:
         """Return whether two lines are in different branches of one `if`: a task that passes one skips the other."""
         return any(
             _within(one, first) and _within(other, second)
-            for pair in self.branches
-            for first, second in (pair, pair[::-1])
+            for branches in self.branches
+            for first, second in (branches, branches[::-1])
         )
 
     def on_separate_paths(self, one: int, other: int) -> bool:
@@ -226,11 +226,11 @@ class SourceFile:
         an earlier `if` in which tasks leave the function or the iteration; the last line if there is none, or if the
         two are in different branches.
         """
-        if first >= last or self.exclude_each_other(first, last) or not self._in_one_function(first, last):
+        if first >= last or self.exclude_each_other(first, last) or not self._are_in_one_function(first, last):
             return last
         outermost = self.begin_of_outermost(last, first)
-        left = [part for part in self.ifs if self.may_skip(part, last)]
-        return min(line for line in (outermost, *(part[0] for part in left), last) if first < line <= last)
+        skipping_ifs = [block for block in self.ifs if self.may_skip(block, last)]
+        return min(line for line in (outermost, *(block[0] for block in skipping_ifs), last) if first < line <= last)
 
     def line_before_conditions(self, line: int, other: int) -> int:
         """Return the first line of what decides whether a task passes a line, on the path that does not pass another.
@@ -240,13 +240,13 @@ class SourceFile:
         """
         outermost = self.begin_of_outermost(line, other)
         path = max((branch[0] for branch in self.conditional if _within(outermost, branch)), default=0)
-        left = [part for part in self.ifs if self.may_skip(part, line)]
-        earlier = [part[0] for part in left if path <= part[0] < outermost and not _within(other, part)]
+        skipping_ifs = [block for block in self.ifs if self.may_skip(block, line)]
+        earlier = [block[0] for block in skipping_ifs if path <= block[0] < outermost and not _within(other, block)]
         return min(earlier, default=outermost)
 
-    def may_skip(self, part: Lines, line: int) -> bool:
+    def may_skip(self, block: Lines, line: int) -> bool:
         """Return whether a task may leave a part of the source so that it skips a line behind it."""
-        return any(_within(at, part) and _within(line, skipped) for at, skipped in self.exits)
+        return any(_within(exit_line, block) and _within(line, skipped) for exit_line, skipped in self.exits)
 
     def continues_before(self, line: int, loop: Lines) -> list[int]:
         """Return the lines of `continue` above a line that end an iteration of a loop."""
@@ -254,8 +254,8 @@ class SourceFile:
 
     def begin_of_outermost(self, line: int, other: int) -> int:
         """Return the first line of the outermost loop or `if` around a line and not around another one, or the line."""
-        around = (part[0] for part in (*self.loops, *self.ifs) if _within(line, part) and not _within(other, part))
-        return min(around, default=line)
+        begins = (block[0] for block in (*self.loops, *self.ifs) if _within(line, block) and not _within(other, block))
+        return min(begins, default=line)
 
     def decides(self, line: int, other: int) -> bool:
         """Return whether an `if` that begins at a line or below it is around another line."""
@@ -269,8 +269,8 @@ class SourceFile:
         """Return whether a line of a loop is neither in a loop nor in a branch inside of it, nor skipped by others."""
         if self.may_skip((loop[0], line - 1), line):
             return False
-        inside = [part for part in (*self.loops, *self.conditional) if _within(line, part)]
-        return _within(line, loop) and all(part[0] <= loop[0] and part[1] >= loop[1] for part in inside)
+        enclosing = [block for block in (*self.loops, *self.conditional) if _within(line, block)]
+        return _within(line, loop) and all(block[0] <= loop[0] and block[1] >= loop[1] for block in enclosing)
 
 
 def function_around(file: str, line: int) -> str:
@@ -289,33 +289,36 @@ def source_file(file: str) -> SourceFile:
     try:
         nodes = list(ast.walk(syntax_tree(text)))
     except (SyntaxError, ValueError):
-        return _c_file(text)
+        return _cpp_file(text)
+    return _python_file(nodes)
+
+
+def _python_file(nodes: Sequence[ast.AST]) -> SourceFile:
     loops = [_lines([node]) for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.While)]
-    branches = [(_lines(node.body), _lines(node.orelse)) for node in nodes if isinstance(node, ast.If) and node.orelse]
-    bodies = [body for node in nodes if isinstance(node, ast.If) for body in (node.body, node.orelse) if body]
-    ifs = tuple(_lines([node]) for node in nodes if isinstance(node, ast.If))
+    if_nodes = [node for node in nodes if isinstance(node, ast.If)]
+    branches = [(_lines(node.body), _lines(node.orelse)) for node in if_nodes if node.orelse]
+    ifs = [_lines([node]) for node in if_nodes]
+    conditional = [_lines(body) for node in if_nodes for body in (node.body, node.orelse) if body]
     methods = {body for node in nodes if isinstance(node, ast.ClassDef) for body in node.body}
     functions = [
         (_lines([node]), f".{node.name}" if node in methods else node.name)
         for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    calls = [(node.lineno, _name_of(node.func)) for node in nodes if isinstance(node, ast.Call)]
+    calls = [(node.lineno, _callee_name(node.func)) for node in nodes if isinstance(node, ast.Call)]
     calls += _calls_of_parameters(nodes)
-    left = [lines for lines, _ in functions]
-    exits = _exits_of((node.lineno for node in nodes if isinstance(node, ast.Return)), left)
+    returns = (node.lineno for node in nodes if isinstance(node, ast.Return))
+    exits = _exits_of(returns, [body for body, _ in functions])
     exits += _exits_of((node.lineno for node in nodes if isinstance(node, ast.Continue | ast.Break)), loops)
-    continues = tuple(node.lineno for node in nodes if isinstance(node, ast.Continue))
-    conditional = tuple(map(_lines, bodies))
-    plain = frozenset(_lines([node]) for node in nodes if isinstance(node, ast.FunctionDef))
-    single = frozenset(
+    synchronous = frozenset(_lines([node]) for node in nodes if isinstance(node, ast.FunctionDef))
+    single_calls = frozenset(
         node.lineno
         for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
     )
-    return SourceFile(
-        tuple(loops), tuple(branches), conditional, ifs, exits, tuple(functions), tuple(calls), continues, plain, single
-    )
+    continues = tuple(node.lineno for node in nodes if isinstance(node, ast.Continue))
+    ranges = tuple(loops), tuple(branches), tuple(conditional), tuple(ifs)
+    return SourceFile(*ranges, exits, tuple(functions), tuple(calls), continues, synchronous, single_calls)
 
 
 def use_texts(texts: Mapping[str, str]) -> None:
@@ -330,69 +333,68 @@ def use_texts(texts: Mapping[str, str]) -> None:
 def _calls_of_parameters(nodes: Sequence[ast.AST]) -> list[tuple[int, str]]:
     """Return the lines that call a parameter, with the names of the functions of the file that are passed for it."""
     defined = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    found = []
-    for passing in (node for node in nodes if isinstance(node, ast.Call)):
-        function = defined.get(_name_of(passing.func).removeprefix("."))
+    calls = []
+    for passing_call in (node for node in nodes if isinstance(node, ast.Call)):
+        function = defined.get(_callee_name(passing_call.func).removeprefix("."))
         if function is None:
             continue
-        names = [parameter.arg for parameter in function.args.args]
-        if names[:1] == ["self"]:
-            del names[0]
-        passed = dict(zip(names, passing.args, strict=False)) | {word.arg: word.value for word in passing.keywords}
+        names = [parameter.arg for parameter in function.args.args if parameter.arg != "self"]
+        arguments = dict(zip(names, passing_call.args, strict=False))
+        arguments |= {str(keyword.arg): keyword.value for keyword in passing_call.keywords}
         for call in ast.walk(function):
-            if isinstance(call, ast.Call) and (value := passed.get(_name_of(call.func))) is not None:
-                name = _name_of(value)
-                found += [(call.lineno, name)] if name.removeprefix(".") in defined else []
-    return found
+            if isinstance(call, ast.Call) and (value := arguments.get(_callee_name(call.func))) is not None:
+                name = _callee_name(value)
+                calls += [(call.lineno, name)] if name.removeprefix(".") in defined else []
+    return calls
 
 
 def _lines(statements: Sequence[ast.stmt]) -> Lines:
     return statements[0].lineno, statements[-1].end_lineno or statements[-1].lineno
 
 
-def _name_of(called: ast.expr) -> str:
-    return f".{called.attr}" if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+def _callee_name(callee: ast.expr) -> str:
+    return f".{callee.attr}" if isinstance(callee, ast.Attribute) else callee.id if isinstance(callee, ast.Name) else ""
 
 
-def _c_file(text: str) -> SourceFile:
+def _cpp_file(text: str) -> SourceFile:
     code = cpp_text.without_comments(text)
 
     def lines(start: int, end: int) -> Lines:
         return code.count("\n", 0, start) + 1, code.count("\n", 0, end) + 1
 
     loops, branches, conditional, ifs, functions, calls = [], [], [], [], [], []
-    for found in _LOOP.finditer(code):
-        start = found.end() if found.group() == "do" else cpp_text.after_brackets(code, found.end())
-        loops.append(lines(found.start(), cpp_text.end_of_statement(code, start)))
-    for found in _IF.finditer(code):
-        start = cpp_text.after_brackets(code, found.end())
+    for match in _LOOP.finditer(code):
+        start = match.end() if match.group() == "do" else cpp_text.after_brackets(code, match.end())
+        loops.append(lines(match.start(), cpp_text.end_of_statement(code, start)))
+    for match in _IF.finditer(code):
+        start = cpp_text.after_brackets(code, match.end())
         end = cpp_text.end_of_branch(code, start)
         conditional.append(lines(start, end))
         other = cpp_text.ELSE.match(code, end + 1)
         if other:
             conditional.append(lines(other.end(), cpp_text.end_of_statement(code, other.end())))
             branches.append((conditional[-2], conditional[-1]))
-        ifs.append((lines(found.start(), found.start())[0], conditional[-1][1]))
+        ifs.append((lines(match.start(), match.start())[0], conditional[-1][1]))
     header_end = 0
-    for found in (found for found in _CALL.finditer(code) if found[1] not in _NO_CALLS):
-        opening = cpp_text.body_of(code, cpp_text.after_brackets(code, found.end() - 1))
+    for match in (match for match in _CALL.finditer(code) if match[1] not in _NO_CALLS):
+        opening = cpp_text.body_of(code, cpp_text.after_brackets(code, match.end() - 1))
         if opening < 0:
-            calls.append((lines(found.start(), found.start())[0], found[1]))
-        elif found.start() >= header_end:
+            calls.append((lines(match.start(), match.start())[0], match[1]))
+        elif match.start() >= header_end:
             # What a constructor initialises looks like a function, too.
-            functions.append((lines(found.start(), cpp_text.end_of_block(code, opening)), found[1]))
+            functions.append((lines(match.start(), cpp_text.end_of_block(code, opening)), match[1]))
             header_end = opening
-    switches = [(found.start(), cpp_text.after_brackets(code, found.end())) for found in _SWITCH.finditer(code)]
-    skipped = {"return": [of for of, _ in functions] or [lines(0, len(code))], "continue": loops}
+    switches = [(match.start(), cpp_text.after_brackets(code, match.end())) for match in _SWITCH.finditer(code)]
+    skipped = {"return": [body for body, _ in functions] or [lines(0, len(code))], "continue": loops}
     skipped["break"] = [*loops, *(lines(start, cpp_text.end_of_statement(code, end)) for start, end in switches)]
-    left = [(lines(found.start(), found.start())[0], found.group()) for found in _EXIT.finditer(code)]
-    exits = tuple(part for line, kind in left for part in _exits_of([line], skipped[kind]))
-    continues = tuple(line for line, kind in left if kind == "continue")
+    exit_statements = [(lines(match.start(), match.start())[0], match.group()) for match in _EXIT.finditer(code)]
+    exits = tuple(chain.from_iterable(_exits_of([line], skipped[keyword]) for line, keyword in exit_statements))
     ranges = tuple(loops), tuple(branches), tuple(conditional), tuple(ifs)
+    continues = tuple(line for line, keyword in exit_statements if keyword == "continue")
     return SourceFile(*ranges, exits, tuple(functions), tuple(calls), continues)
 
 
-def _exits_of(lines: Iterable[int], parts: Collection[Lines]) -> tuple[tuple[int, Lines], ...]:
+def _exits_of(lines: Iterable[int], blocks: Collection[Lines]) -> tuple[tuple[int, Lines], ...]:
     """Return lines that leave the innermost of some parts around them, with that part."""
-    around = ((line, max((part for part in parts if _within(line, part)), default=None)) for line in lines)
-    return tuple((line, part) for line, part in around if part)
+    innermost = ((line, max((block for block in blocks if _within(line, block)), default=None)) for line in lines)
+    return tuple((line, block) for line, block in innermost if block)

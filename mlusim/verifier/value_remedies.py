@@ -42,22 +42,22 @@ def remedies_of(
 def _in_place_of_result(run: Run, store: int) -> list[str]:
     """Return the remedy for a store of a buffer, if the last result before it is in another one and is never read."""
     columns, log, accesses = run.columns, run.log, run.accesses
-    own = np.flatnonzero(columns["task"][:store] == columns["task"][store])
-    results = (columns["pipe"][own] == VECTOR) & ~ops_among(log, FILLS)[columns["op"][own]]
-    made = own[results & (columns["dst_alloc"][own] != NONE)][-1:].tolist()
-    stored = int(columns["a_alloc"][store])
-    if not made or stored == NONE or log.allocations[stored].memory not in PRIVATE:
+    task_records = np.flatnonzero(columns["task"][:store] == columns["task"][store])
+    is_result = (columns["pipe"][task_records] == VECTOR) & ~ops_among(log, FILLS)[columns["op"][task_records]]
+    last_result = task_records[is_result & (columns["dst_alloc"][task_records] != NONE)][-1:].tolist()
+    stored_alloc = int(columns["a_alloc"][store])
+    if not last_result or stored_alloc == NONE or log.allocations[stored_alloc].memory not in PRIVATE:
         return []
-    alloc = int(columns["dst_alloc"][made[0]])
-    written = int(np.argmax((accesses.record == made[0]) & (accesses.alloc == alloc) & accesses.write))
-    later = accesses.meeting(written) & (accesses.record > made[0])
+    result_alloc = int(columns["dst_alloc"][last_result[0]])
+    result_row = int(np.argmax((accesses.record == last_result[0]) & (accesses.alloc == result_alloc) & accesses.write))
+    later = accesses.meeting(result_row) & (accesses.record > last_result[0])
     target = log.allocations[int(columns["dst_alloc"][store])]
-    is_alike = log.allocations[alloc].dtype == target.dtype or run.site(store, "").is_compiled
-    if alloc == stored or not is_alike or (later.any() and not accesses.write[np.argmax(later)]):
+    is_same_type = log.allocations[result_alloc].dtype == target.dtype or run.site(store, "").is_compiled
+    if result_alloc == stored_alloc or not is_same_type or (later.any() and not accesses.write[np.argmax(later)]):
         return []
-    site, at, name = run.site(made[0], ""), run.site(store, "").location, log.allocations[alloc].name
+    site, at, name = run.site(last_result[0], ""), run.site(store, "").location, log.allocations[result_alloc].name
     why = f"nothing reads what {site.operation} writes to {name} at {site.location}"
-    return [Remedy(f"store {name} in place of {log.allocations[stored].name} at {at}: {why}", Way.IN_PLACE)]
+    return [Remedy(f"store {name} in place of {log.allocations[stored_alloc].name} at {at}: {why}", Way.IN_PLACE)]
 
 
 def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> list[str]:
@@ -69,16 +69,22 @@ def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> lis
     for record in records[1:]:
         alloc = int(run.columns["dst_alloc"][record])
         private = alloc != NONE and log.allocations[alloc].memory in PRIVATE
-        if not private or (lost := replaced_by(run, record, alloc)) < 0:
+        if not private or (replaced := replaced_by(run, record, alloc)) < 0:
             continue
-        makes, other, buffer = run.site(record, ""), run.site(lost, ""), log.allocations[alloc].name
-        if record == sites[-1].record and lines[lost] != lines[record]:
-            what = f"what {other.operation} wrote at {other.location}"
-            why = f"the first of them replaces {what} before anything reads it"
-            return [wrong_part(buffer, (makes, sites[0]), why)]
-        what = f"what {other.operation} wrote to {buffer} at {other.location}"
-        text = f"correct the operands at {makes.location}: it replaces {what} before anything reads it"
-        return [Remedy(text, Way.OPERANDS, makes.location)]
+        replacing_site, replaced_site, buffer = (
+            run.site(record, ""),
+            run.site(replaced, ""),
+            log.allocations[alloc].name,
+        )
+        if record == sites[-1].record and lines[replaced] != lines[record]:
+            replaced_text = f"what {replaced_site.operation} wrote at {replaced_site.location}"
+            why = f"the first of them replaces {replaced_text} before anything reads it"
+            return [wrong_part(buffer, (replacing_site, sites[0]), why)]
+        replaced_text = f"what {replaced_site.operation} wrote to {buffer} at {replaced_site.location}"
+        text = (
+            f"correct the operands at {replacing_site.location}: it replaces {replaced_text} before anything reads it"
+        )
+        return [Remedy(text, Way.OPERANDS, replacing_site.location)]
     return []
 
 

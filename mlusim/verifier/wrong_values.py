@@ -33,7 +33,7 @@ _SAMPLE = 4
 _MOSTLY = 0.9
 
 
-def differs(
+def compare_output(
     log: Log,
     output: View,
     result: Array,
@@ -66,87 +66,89 @@ def differs(
         return None
     itemsize = result.dtype.itemsize
     positions = np.array(np.unravel_index(wrong, result.shape or (1,)))
-    first = _bytes_of(output, positions)
-    starts, stops = union(first, first + itemsize)
+    first_bytes = _first_bytes(output, positions)
+    starts, stops = union(first_bytes, first_bytes + itemsize)
     index = tuple(positions[:, 0].tolist()) if result.shape else ()
     run = Run(log)
-    writer, read = _origin(run, identity, int(first[0]), result.dtype, repeat)
+    sites, operand_values = _origin(run, identity, int(first_bytes[0]), result.dtype, repeat)
     # Of few right ones, those beside wrong ones may be right by chance.
-    right_beside = _right_beside(wrong, result.shape) if len(wrong) < _MOSTLY * result.size else wrong[:0]
-    right = np.array(np.unravel_index(right_beside, result.shape or (1,)))
-    sample = first[np.linspace(0, len(first) - 1, min(_SAMPLE, len(first)), dtype=np.int64)]
-    wrongly, beside = (
-        [lineage_of(run, Element(identity, int(byte), itemsize)) for byte in some]
-        for some in (sample, _bytes_of(output, right))
+    right_beside = _right_neighbours(wrong, result.shape) if len(wrong) < _MOSTLY * result.size else wrong[:0]
+    right_positions = np.array(np.unravel_index(right_beside, result.shape or (1,)))
+    sample = first_bytes[np.linspace(0, len(first_bytes) - 1, min(_SAMPLE, len(first_bytes)), dtype=np.int64)]
+    wrong_lineages, right_lineages = (
+        [lineage_of(run, Element(identity, int(byte), itemsize)) for byte in element_bytes]
+        for element_bytes in (sample, _first_bytes(output, right_positions))
     )
-    remedies = remedies_of(run, writer, wrongly, beside) if writer else [_nothing_writes(run, identity)]
+    remedies = remedies_of(run, sites, wrong_lineages, right_lineages) if sites else [_missing_write(run, identity)]
     largest, share = _largest_difference(result, expected, wrong)
-    allow = f"(the largest difference is {largest:.2g}): absolute_tolerance or --absolute-tolerance"
+    allowance = f"(the largest difference is {largest:.2g}): absolute_tolerance or --absolute-tolerance"
     if _is_rounding(share, result.dtype):
-        remedies = [f"allow for rounding {allow}", *remedies]
+        remedies = [f"allow for rounding {allowance}", *remedies]
     elif 0 < share <= _ROUNDING:
-        remedies[-1] += f"; if it is only rounding, allow for it {allow}"
-    through = set().union(*(lineage.made_at for lineage in wrongly))
+        remedies[-1] += f"; if it is only rounding, allow for it {allowance}"
+    making_lines = set().union(*(lineage.made_at for lineage in wrong_lineages))
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
         f"the first, {allocation.name}{list(index)}, is {result[index]!s} and should be {expected[index]!s}",
         region=describe(allocation, starts, stops),
         nbytes=int((stops - starts).sum()),
-        sites=writer,
-        location=read,
+        sites=sites,
+        location=operand_values,
         rule=_rule(tolerance, absolute_tolerance),
         remedies=tuple(remedies),
         fields={
             "tensor": allocation.name,
             "elements": len(wrong),
-            "through": [line.location for line in sorted(through)],
+            "through": [line.location for line in sorted(making_lines)],
         },
         clues={
-            "made_by": _made_by(wrongly),
-            "records": list(dict.fromkeys(record for lineage in wrongly for record in lineage.records)),
-            "read_at": {buffer: line.location for buffer, line in wrongly[0].read_at.items()},
+            "made_by": _making_lines(wrong_lineages),
+            "records": list(dict.fromkeys(record for lineage in wrong_lineages for record in lineage.records)),
+            "read_at": {buffer: line.location for buffer, line in wrong_lineages[0].read_at.items()},
         },
     )
 
 
-def _made_by(lineages: Sequence[Lineage]) -> list[str]:
+def _making_lines(lineages: Sequence[Lineage]) -> list[str]:
     """Return the lines of all operations that made some elements; none if others may have."""
     if not all(lineage.are_all and lineage.records for lineage in lineages):
         return []
     return [line.location for line in sorted(set().union(*(lineage.lines for lineage in lineages)))]
 
 
-def _bytes_of(output: View, positions: Integers) -> Integers:
+def _first_bytes(output: View, positions: Integers) -> Integers:
     """Return the first bytes of elements of an output; `positions`: their coordinates, one element per column."""
     return output.offset + np.array(output.strides or (0,), np.int64) @ positions
 
 
-def _right_beside(wrong: Integers, shape: tuple[int, ...]) -> Integers:
+def _right_neighbours(wrong: Integers, shape: tuple[int, ...]) -> Integers:
     """Return the flat positions of the last right element before the first wrong one, and of the first one after it.
 
     If the first wrong one begins its row, that is not beside it; the one in the row before is.
     """
     size, row, first = math.prod(shape), math.prod(shape[-1:]), int(wrong[0])
-    ends = np.flatnonzero(np.diff(np.append(wrong, size)) > 1)
-    after = int(wrong[ends[0]]) + 1 if len(ends) else size
+    run_ends = np.flatnonzero(np.diff(np.append(wrong, size)) > 1)
+    after = int(wrong[run_ends[0]]) + 1 if len(run_ends) else size
     before = first - 1 if first % row else first - row
     return np.array([flat for flat in (before, after) if 0 <= flat < size], np.int64)
 
 
-def _nothing_writes(run: Run, identity: int) -> str:
+def _missing_write(run: Run, identity: int) -> str:
     """Return the remedy for an element that no operation writes, with the lines that write others of its tensor."""
     log = run.log
     writes = np.flatnonzero(run.accesses.write)
     of_tensors = np.array([allocation.memory == "gdram" for allocation in log.allocations], bool)
-    own = writes[run.accesses.alloc[writes] == identity]
-    others = own if len(own) else writes[of_tensors[run.accesses.alloc[writes]]]
-    lines = locations_of(run.lines_of(others))
+    writes_to_output = writes[run.accesses.alloc[writes] == identity]
+    other_writes = writes_to_output if len(writes_to_output) else writes[of_tensors[run.accesses.alloc[writes]]]
+    lines = locations_of(run.lines_of(other_writes))
     if not lines:
         return "write this element: no operation writes an output; look for a condition that is never true"
-    names = sorted({log.allocations[alloc].name for alloc in np.unique(run.accesses.alloc[others]).tolist()})
-    what = f"others of {names[0]} are written" if len(own) else f"what is written is {' and '.join(names)},"
-    return f"write this element, too: no operation does; {what} at {lines}"
+    names = sorted({log.allocations[alloc].name for alloc in np.unique(run.accesses.alloc[other_writes]).tolist()})
+    written = (
+        f"others of {names[0]} are written" if len(writes_to_output) else f"what is written is {' and '.join(names)},"
+    )
+    return f"write this element, too: no operation does; {written} at {lines}"
 
 
 def wrong_elements(result: Array, expected: Array, tolerance: float, absolute_tolerance: float) -> Array:
@@ -162,8 +164,8 @@ def wrong_elements(result: Array, expected: Array, tolerance: float, absolute_to
             actual, reference = _wide(actual), _wide(reference)
             close = np.abs(actual - reference) <= absolute_tolerance + tolerance * np.abs(reference)
             tolerated |= (actual == reference) | (np.isfinite(reference) & close)
-    kept: Array = wrong[~tolerated]
-    return kept
+    beyond_tolerance: Array = wrong[~tolerated]
+    return beyond_tolerance
 
 
 def _wide(values: Array) -> Array:
@@ -183,7 +185,7 @@ def are_rounded(result: Array, expected: Array, wrong: Array) -> bool:
 
 
 def _is_rounding(share: float, dtype: np.dtype[Any]) -> bool:
-    return 0 < share <= _few_units(dtype)
+    return 0 < share <= _rounding_limit(dtype)
 
 
 def _largest_difference(result: Array, expected: Array, wrong: Array) -> tuple[float, float]:
@@ -201,7 +203,7 @@ def _largest_difference(result: Array, expected: Array, wrong: Array) -> tuple[f
     return largest, largest / scale if scale else np.inf
 
 
-def _few_units(dtype: np.dtype[Any]) -> float:
+def _rounding_limit(dtype: np.dtype[Any]) -> float:
     """Return a few units in the last place of 1, fewer for narrow types, but at least one."""
     unit = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]  # no types in ml_dtypes
     return max(unit, min(_FEW_UNITS * unit, _ROUNDING))
@@ -215,36 +217,38 @@ def _origin(
     store = last_writer(run, Element(identity, byte, nbytes), len(log))
     if store == NONE:
         return (), ""
-    wrote = site_of(log, store, "writes")
-    stored = [source for source in sources_of(run, store, byte) if _is_on_chip(log, source)][:1]
-    producer = last_writer(run, replace(stored[0], nbytes=nbytes), store) if stored else NONE
+    store_site = site_of(log, store, "writes")
+    stored_elements = [source for source in sources_of(run, store, byte) if _is_on_chip(log, source)][:1]
+    producer = last_writer(run, replace(stored_elements[0], nbytes=nbytes), store) if stored_elements else NONE
     if producer == NONE:
-        return (wrote,), ""
-    made = site_of(log, producer, "makes")
-    reads = [source for source in sources_of(run, producer, stored[0].byte) if _is_on_chip(log, source)]
-    values = repeat(made.start_ps) if reads and repeat is not None else {}
-    texts = [text for read in reads if (text := _operand(log, producer, read, values.get(read.alloc), dtype))]
-    return (wrote, made), f"{made.operation} read {' and '.join(texts)}" if texts else ""
+        return (store_site,), ""
+    producer_site = site_of(log, producer, "makes")
+    operands = [source for source in sources_of(run, producer, stored_elements[0].byte) if _is_on_chip(log, source)]
+    values = repeat(producer_site.start_ps) if operands and repeat is not None else {}
+    texts = [
+        text for operand in operands if (text := _operand(log, producer, operand, values.get(operand.alloc), dtype))
+    ]
+    return (store_site, producer_site), f"{producer_site.operation} read {' and '.join(texts)}" if texts else ""
 
 
 def _is_on_chip(log: Log, element: Element) -> bool:
     return log.allocations[element.alloc].memory in ("nram", "sram")
 
 
-def _operand(log: Log, record: int, read: Element, array: Array | None, dtype: np.dtype[Any]) -> str:
+def _operand(log: Log, record: int, element: Element, array: Array | None, dtype: np.dtype[Any]) -> str:
     """Return an element with its value; empty if its value or its type is unknown.
 
     A buffer of a compiled kernel is bytes: its elements have the type of the result, unless the operation converts it.
     """
     if array is None:
         return ""
-    allocation = log.allocations[read.alloc]
+    allocation = log.allocations[element.alloc]
     itemsize = dtype_of(allocation.dtype).itemsize
-    if itemsize != read.nbytes:
-        if read.nbytes != dtype.itemsize or log.ops[log.records.op(record)] == "convert":
+    if itemsize != element.nbytes:
+        if element.nbytes != dtype.itemsize or log.ops[log.records.op(record)] == "convert":
             return ""
-        end = read.byte + read.nbytes
-        value = np.frombuffer(array.tobytes()[read.byte : end], dtype)[0]
-        return f"{allocation.name}[{read.byte}:{end}] = {value!s}"
-    at = [int(index) for index in np.unravel_index(read.byte // itemsize, array.shape)] if array.shape else []
-    return f"{allocation.name}{at} = {array[tuple(at)]!s}"
+        end = element.byte + element.nbytes
+        value = np.frombuffer(array.tobytes()[element.byte : end], dtype)[0]
+        return f"{allocation.name}[{element.byte}:{end}] = {value!s}"
+    index = [*map(int, np.unravel_index(element.byte // itemsize, array.shape))] if array.shape else []
+    return f"{allocation.name}{index} = {array[tuple(index)]!s}"

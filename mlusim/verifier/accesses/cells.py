@@ -35,8 +35,12 @@ _EXACT = 1 << 53
 def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
     """Return all contiguous runs of the accesses: first byte, end, and row of the access."""
     single = accesses.single_run[accesses.geometry]
-    whole = np.flatnonzero(single)
-    lows, highs, rows = [accesses.low[whole].astype(np.int64)], [accesses.high[whole].astype(np.int64)], [whole]
+    single_rows = np.flatnonzero(single)
+    lows, highs, rows = (
+        [accesses.low[single_rows].astype(np.int64)],
+        [accesses.high[single_rows].astype(np.int64)],
+        [single_rows],
+    )
     by_geometry = np.flatnonzero(~single)
     by_geometry = by_geometry[np.argsort(accesses.geometry[by_geometry], kind="stable")]
     number = accesses.geometry[by_geometry]
@@ -81,8 +85,8 @@ class Cells:
         step = math.gcd(
             nbytes, int(np.gcd.reduce(table.offset)), *(table.geometries[number].grain for number in numbers)
         )
-        most = max(_MAX_CELLS_PER_RUN * (int(table.geometries.counts[table.geometry].sum()) + 1), _SMALL_GRID)
-        return step if nbytes // step <= most else 0
+        max_cells = max(_MAX_CELLS_PER_RUN * (int(table.geometries.counts[table.geometry].sum()) + 1), _SMALL_GRID)
+        return step if nbytes // step <= max_cells else 0
 
     def __len__(self) -> int:
         return self._size
@@ -140,8 +144,8 @@ class Cells:
         first, last, weights = self.first, self.last, None
         if values.dtype == bool:
             if not values.all():
-                chosen = values[self.of_run]
-                first, last = first[chosen], last[chosen]
+                is_counted = values[self.of_run]
+                first, last = first[is_counted], last[is_counted]
         else:
             weights = values[self.of_run]
         size = len(self.cuts)
@@ -168,74 +172,74 @@ class Cells:
                     ones.append((geometry, offsets))
                     continue
                 for offset, weight in zip(offsets.tolist(), weights.tolist(), strict=True):
-                    at: Any = _row_cells(geometry, offset, step)
+                    cells: Any = _row_cells(geometry, offset, step)
                     # With repeated indices the assignment counts once, as equal rows of one operation should.
-                    steps[at] += weight
-                    steps[at + geometry.row_bytes // step] -= weight
+                    steps[cells] += weight
+                    steps[cells + geometry.row_bytes // step] -= weight
                 continue
             if geometry.count <= _MAX_BATCHED_SEGMENTS:
-                starts, stops = (part // step for part in geometry.segments())
-                for at, sign in ((starts, 1), (stops, -1)):
-                    np.add.at(steps, offsets[:, None] + at, (sign * weights)[:, None])
+                starts, stops = (edge // step for edge in geometry.segments())
+                for cells, sign in ((starts, 1), (stops, -1)):
+                    np.add.at(steps, offsets[:, None] + cells, (sign * weights)[:, None])
                 continue
             for offset, weight in zip(offsets.tolist(), weights.tolist(), strict=True):
-                for at, sign in _edges(geometry, step):
-                    if isinstance(at, tuple):
-                        _strided(steps, offset + at[0], geometry.loops, step)[...] += sign * weight
+                for cells, sign in _edges(geometry, step):
+                    if isinstance(cells, tuple):
+                        _strided(steps, offset + cells[0], geometry.loops, step)[...] += sign * weight
                     else:
-                        steps[at + offset] += sign * weight
+                        steps[cells + offset] += sign * weight
         np.cumsum(steps, out=steps)
         _count_cells(steps, ones, step)
         return steps[:-1]  # type: ignore[return-value]  # NumPy's stub gives a slice another type
 
-    def mixed(self, label: Integers, among: Flags, chosen: Flags | None = None) -> Flags:
-        """By cell of `among`, return whether accesses with different labels touch it; only those that are chosen."""
-        by = slice(None) if chosen is None else chosen
-        before = np.concatenate(([0], np.cumsum(among)))
-        runs = np.flatnonzero(before[self.last] > before[self.first])
+    def mixed(self, label: Integers, candidates: Flags, counted: Flags | None = None) -> Flags:
+        """By cell of `candidates`, whether accesses with different labels touch it; of `counted`, if given."""
+        rows = slice(None) if counted is None else counted
+        candidates_before = np.concatenate(([0], np.cumsum(candidates)))
+        runs = np.flatnonzero(candidates_before[self.last] > candidates_before[self.first])
         run, cell = expand(self.first[runs], self.last[runs])
         of_access, of_cell = (
             (np.full(size, np.iinfo(np.int64).max), np.full(size, np.iinfo(np.int64).min))
             for size in (len(self._rows), len(self))
         )
         for smaller, extreme in enumerate((np.minimum, np.maximum)):
-            extreme.at(of_access[smaller], self.kind[by], label[by])
+            extreme.at(of_access[smaller], self.kind[rows], label[rows])
             extreme.at(of_cell[smaller], cell, of_access[smaller][self.of_run[runs]][run])
-        least, most = of_cell
-        unequal: Flags = among & (least < most)
+        lowest_label, highest_label = of_cell
+        unequal: Flags = candidates & (lowest_label < highest_label)
         return unequal
 
     def touching(self, chosen: Flags) -> Flags:
         """By access, return whether it touches a chosen cell."""
-        before = np.concatenate(([0], np.cumsum(chosen)))
-        hit = np.zeros(len(self._rows), bool)
-        hit[self.of_run[before[self.last] > before[self.first]]] = True
-        return hit[self.kind]
+        chosen_before = np.concatenate(([0], np.cumsum(chosen)))
+        touches = np.zeros(len(self._rows), bool)
+        touches[self.of_run[chosen_before[self.last] > chosen_before[self.first]]] = True
+        return touches[self.kind]
 
-    def sets(self, among: Flags) -> tuple[Flags, Integers]:
-        """Group cells of `among` that the same accesses touch: flags of one cell of each set, and each cell's set.
+    def sets(self, candidates: Flags) -> tuple[Flags, Integers]:
+        """Group cells of `candidates` that the same accesses touch: flags of one cell of each set, and each cell's set.
 
         Sets are told apart by sums of two random weights for each distinct access.
         """
         draw = np.random.default_rng(0).integers
         count = len(self._rows)
-        sums = [self._count(draw(1, _EXACT // (count + 1), count))[among] for _ in range(2)]
+        sums = [self._count(draw(1, _EXACT // (count + 1), count))[candidates] for _ in range(2)]
         first, kind, _ = group_rows(*sums)
-        chosen = np.zeros(len(self), bool)
-        chosen[np.flatnonzero(among)[first]] = True
+        representatives = np.zeros(len(self), bool)
+        representatives[np.flatnonzero(candidates)[first]] = True
         # Chosen cells are numbered in their own order.
         rank = np.empty(len(first), np.int64)
         rank[np.argsort(first)] = np.arange(len(first))
-        return chosen, rank[kind]
+        return representatives, rank[kind]
 
-    def first_of(self, when: Integers, *, among: Flags) -> Integers:
-        """By cell, return the smallest `when` of the accesses `among` that touch it; int64 max if none does."""
-        least = np.full(len(self), np.iinfo(np.int64).max)
-        for first, last, row in self.runs_in_batches(np.flatnonzero(among)):
-            np.minimum(least, min_by_cell(first, last, when[row], len(self)), out=least)
-        return least
+    def first_of(self, when: Integers, *, rows: Flags) -> Integers:
+        """By cell, return the smallest `when` of the accesses `rows` that touch it; int64 max if none does."""
+        first_times = np.full(len(self), np.iinfo(np.int64).max)
+        for first, last, row in self.runs_in_batches(np.flatnonzero(rows)):
+            np.minimum(first_times, min_by_cell(first, last, when[row], len(self)), out=first_times)
+        return first_times
 
-    def most(self, values: Integers, rows: Flags) -> Integers:
+    def max_value(self, values: Integers, rows: Flags) -> Integers:
         """By access of `rows`, return the largest value over the cells that it touches; -1 for other accesses."""
         result = np.full(self.accesses, -1, np.int64)
         for first, last, row in self.runs_in_batches(np.flatnonzero(rows)):
@@ -245,8 +249,8 @@ class Cells:
     def runs_in_batches(self, rows: Integers) -> Iterator[tuple[Integers, Integers, Integers]]:
         """Yield first cells, end cells and accesses of the runs of `rows`, in batches of consecutive accesses."""
         table = self._all
-        parts = np.cumsum(table.geometries.counts[table.geometry[rows]]) // _BATCH_RUNS
-        for group in np.split(rows, np.flatnonzero(parts[1:] != parts[:-1]) + 1) if len(rows) else []:
+        batch = np.cumsum(table.geometries.counts[table.geometry[rows]]) // _BATCH_RUNS
+        for group in np.split(rows, np.flatnonzero(batch[1:] != batch[:-1]) + 1) if len(rows) else []:
             low, high, row = runs_of(table.where(group))
             yield self._cell(low), self._cell(high), group[row]
 
@@ -262,7 +266,7 @@ class Cells:
             if self._step:
                 return slice(low // self._step, high // self._step)
             return slice(*np.searchsorted(self.cuts, (low, high)).tolist())
-        starts, stops = (part + offset for part in geometry.segments())
+        starts, stops = (edge + offset for edge in geometry.segments())
         if self._step:
             return expand(starts // self._step, stops // self._step)[1]
         return expand(np.searchsorted(self.cuts, starts), np.searchsorted(self.cuts, stops))[1]

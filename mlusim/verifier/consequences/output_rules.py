@@ -59,18 +59,18 @@ def _makes_wrong(cause: Finding, wrong: Finding) -> bool:
         # Outputs that nothing writes lack the same store; others may have been computed by the same line or loop.
         if not (cause.sites and wrong.sites):
             return not cause.sites and not wrong.sites
-        return bool({*cause.fields["through"]} & {*wrong.fields["through"]}) or _in_one_loop(cause, wrong)
+        return bool({*cause.fields["through"]} & {*wrong.fields["through"]}) or _share_a_loop(cause, wrong)
     structural = [finding for finding in cause.unfolded if finding.kind in ("never-written", "written-again")]
-    wrongly = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
-    if len(wrongly) < len(structural):
+    of_same_tensor = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
+    if len(of_same_tensor) < len(structural):
         # What tasks exchange through the other tensor is wrong.
         return True
-    if any(finding.clues.get("repeats") for finding in wrongly):
+    if any(finding.clues.get("repeats") for finding in of_same_tensor):
         # What tasks exchange, or keep from one iteration to the next, is wrong, too.
         return True
     writer = {site.at for site in wrong.sites[:1]}
-    return wrong.nbytes <= sum(finding.nbytes for finding in wrongly) and any(
-        writer <= finding.lines for finding in wrongly if finding.kind == "written-again" or not writer
+    return wrong.nbytes <= sum(finding.nbytes for finding in of_same_tensor) and any(
+        writer <= finding.lines for finding in of_same_tensor if finding.kind == "written-again" or not writer
     )
 
 
@@ -80,16 +80,16 @@ def _is_made_elsewhere(cause: Finding, wrong: Finding) -> bool:
     A bad value may be the address or the size of an operation, or that of an iteration which does not run. And a buffer
     that is released may share its memory with any other.
     """
-    bad = [finding for finding in cause.unfolded if finding.kind in CAUSES]
-    if any(finding.kind == "release" or "reused_by" in finding.fields for finding in bad):
+    causes = [finding for finding in cause.unfolded if finding.kind in CAUSES]
+    if any(finding.kind == "release" or "reused_by" in finding.fields for finding in causes):
         return False
-    if any(gives_a_number(site) for finding in bad for site in finding.sites):
+    if any(gives_a_number(site) for finding in causes for site in finding.sites):
         return False
     made_by = wrong.clues["made_by"]
-    return bool(made_by) and not any(line.location in made_by for finding in bad for line in finding.lines)
+    return bool(made_by) and not any(line.location in made_by for finding in causes for line in finding.lines)
 
 
-def _in_one_loop(first: Finding, second: Finding) -> bool:
+def _share_a_loop(first: Finding, second: Finding) -> bool:
     """Return whether the first lines of two findings are in one loop, whose turns or numbers may be wrong."""
     loop = outermost_loop(first.sites[0])
     return bool(loop) and loop == outermost_loop(second.sites[0])
@@ -99,33 +99,33 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     """Nothing reads the result of an operation: its store is missing, or it comes too late."""
     if not _leaves_unread(cause, unread):
         return None
-    late, buffer = unread.sites[0], unread.fields["buffer"]
+    site, buffer = unread.sites[0], unread.fields["buffer"]
     replaced_at = unread.clues["replaced_at"]
     first = cause.remedies[0] if cause.remedies else ""
-    is_told = fixes_by(first, Way.PART, of=buffer) or fixes_by(first, Way.OPERANDS, of=replaced_at)
-    if cause.kind == "task-race" or is_told or fixes_by(first, Way.IN_PLACE):
+    names_the_change = fixes_by(first, Way.PART, of=buffer) or fixes_by(first, Way.OPERANDS, of=replaced_at)
+    if cause.kind == "task-race" or names_the_change or fixes_by(first, Way.IN_PLACE):
         return cause.remedies
     if cause.kind == "race":
-        order = f"let what uses {buffer} come after {late.location}: nothing reads what it writes"
+        order = f"let what uses {buffer} come after {site.location}: nothing reads what it writes"
         return Remedy(order, Way.ACCESS), *cause.remedies
     read_at = cause.clues["read_at"].get(buffer, "") if cause.kind == "wrong-value" else ""
     # A line above has read the buffer before.
-    if read_at and int(read_at.rpartition(":")[2]) >= late.line:
-        where = f"{read_at} or {late.location}"
-        part = f"correct the part of {buffer} at {where}: nothing reads what {late.operation} writes there"
-        return Remedy(part, Way.PART, buffer), *cause.remedies
+    if read_at and int(read_at.rpartition(":")[2]) >= site.line:
+        places = f"{read_at} or {site.location}"
+        text = f"correct the part of {buffer} at {places}: nothing reads what {site.operation} writes there"
+        return Remedy(text, Way.PART, buffer), *cause.remedies
     if cause.kind != "never-written":
-        nothing = f"nothing reads what {late.operation} writes to {buffer} at {late.location}"
+        nothing_reads = f"nothing reads what {site.operation} writes to {buffer} at {site.location}"
         if replaced_at:
-            used = f"correct the destination at {replaced_at} or {late.location}: {nothing}"
+            fix = f"correct the destination at {replaced_at} or {site.location}: {nothing_reads}"
         elif cause.kind == "uninitialised":
-            lacks, before = cause.fields["buffer"], cause.sites[0].location
-            used = f"make {lacks} from {buffer} before {before}, or read {buffer} there: {nothing}"
+            unwritten, reader = cause.fields["buffer"], cause.sites[0].location
+            fix = f"make {unwritten} from {buffer} before {reader}, or read {buffer} there: {nothing_reads}"
         else:
-            used = f"read {buffer}, or correct the destination at {late.location}: nothing reads what it writes"
-        return used, *cause.remedies
-    made = f"store {buffer} to {cause.fields['tensor']}"
-    store = f"{made}: nothing reads what {late.operation} writes there at {late.location}"
+            fix = f"read {buffer}, or correct the destination at {site.location}: nothing reads what it writes"
+        return fix, *cause.remedies
+    nothing_reads = f"nothing reads what {site.operation} writes there at {site.location}"
+    store = f"store {buffer} to {cause.fields['tensor']}: {nothing_reads}"
     # The correction of a call comes first.
     return tuple(sorted((store, *cause.remedies), key=lambda remedy: not fixes_by(remedy, Way.CALL)))
 
@@ -137,19 +137,21 @@ def _leaves_unread(cause: Finding, unread: Finding) -> bool:
     in its place, or in an output.
     """
     if cause.kind == "never-written":
-        return not cause.sites or _in_one_loop(cause, unread)
+        return not cause.sites or _share_a_loop(cause, unread)
     if cause.kind == "wrong-value":
         return True
     is_stored = (
         cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and cause.sites[0].operation == "memcpy"
     )
-    if lacks_write(cause) or (is_stored and _in_one_loop(cause, unread)):
+    if lacks_write(cause) or (is_stored and _share_a_loop(cause, unread)):
         return unread.times > 1 or unread.sites[0].owner == cause.sites[0].owner
-    same = [part for part in cause.unfolded if part.fields.get("buffer") == unread.fields["buffer"]]
-    if cause.kind in ("uninitialised", "task-race") or any(part.clues.get("replaces_unread") for part in same):
+    of_same_buffer = [finding for finding in cause.unfolded if finding.fields.get("buffer") == unread.fields["buffer"]]
+    if cause.kind in ("uninitialised", "task-race") or any(
+        finding.clues.get("replaces_unread") for finding in of_same_buffer
+    ):
         # The part of the buffer is wrong.
-        return bool(same)
-    races = (race for race in same if race.kind == "race")
+        return bool(of_same_buffer)
+    races = (race for race in of_same_buffer if race.kind == "race")
     return any(unread.sites[0].at in race.lines and unread.sites[0].operation != "memcpy" for race in races)
 
 
@@ -158,19 +160,19 @@ def unused(cause: Finding, unused: Finding) -> tuple[str, ...] | None:
     name = unused.fields["buffer"]
     if unused.clues["is_input"] and cause.kind == "wrong-value":
         return f"read {name}: no operation does", *cause.remedies
-    return _load(cause, name) if unused.clues["is_input"] and lacks_write(cause) else None
+    return _load_missing(cause, name) if unused.clues["is_input"] and lacks_write(cause) else None
 
 
-def _load(cause: Finding, tensor: str) -> tuple[str, ...]:
-    into = f"into {cause.fields['buffer']} before {cause.sites[0].location}"
-    return f"load {tensor}, which nothing reads, {into}", *cause.remedies
+def _load_missing(cause: Finding, tensor: str) -> tuple[str, ...]:
+    destination = f"into {cause.fields['buffer']} before {cause.sites[0].location}"
+    return f"load {tensor}, which nothing reads, {destination}", *cause.remedies
 
 
 def uninitialised(cause: Finding, read: Finding) -> tuple[str, ...] | None:
     """A part of what is read is never written, or tasks write other bytes in its place."""
     buffer, memory = read.fields["buffer"], read.fields["memory"]
     if memory == "gdram" and writes_in_place_of(cause, read):
-        return _in_place_of(cause, buffer)
+        return _write_in_place_of(cause, buffer)
     if not _leaves_unwritten(cause, read):
         return None
     if memory == "sram" and cause.kind == "task-race" and cause.writes_twice and cause.fields["buffer"] == buffer:
@@ -215,39 +217,39 @@ def _leaves_unwritten(cause: Finding, read: Finding) -> bool:
         # A copy that is too long is so at both ends.
         return cause.nbytes == read.nbytes and read.sites[0].at in cause.lines
     # The store of an iteration that is skipped reads what that should compute.
-    if cause.kind != "never-written" or _races(read):
+    if cause.kind != "never-written" or _has_race(read):
         return False
     return read.sites[0].at in cause.lines or cause.fields["tensor"] == buffer
 
 
-def _races(read: Finding) -> bool:
+def _has_race(read: Finding) -> bool:
     """Return whether tasks race on the tensor that one reads: they exchange a part of it, and another is written."""
     return any(race.kind == "task-race" and race.fields["buffer"] == read.fields["buffer"] for race in read.folded)
 
 
-def _in_place_of(race: Finding, tensor: str) -> tuple[str, ...]:
+def _write_in_place_of(race: Finding, tensor: str) -> tuple[str, ...]:
     """Return the remedies for a task that writes what another one reads, while nobody writes a second tensor."""
     launch = f", or pass it to the launch at {at}" if (at := race.clues["launched_at"]) else ""
-    place = f"in place of {race.fields['buffer']} at {race.sites[-1].location}"
-    return f"write {tensor}, which is never written, {place}{launch}", *race.remedies
+    replaced = f"in place of {race.fields['buffer']} at {race.sites[-1].location}"
+    return f"write {tensor}, which is never written, {replaced}{launch}", *race.remedies
 
 
 def never_written(cause: Finding, gap: Finding) -> tuple[str, ...] | None:
     """A launch gets the tensor of another one, or a line writes another tensor, or the wrong part of its own."""
     tensor = gap.fields["tensor"]
     if writes_in_place_of(cause, gap):
-        return _in_place_of(cause, tensor)
+        return _write_in_place_of(cause, tensor)
     if of_two_launches(cause, gap):
         return f"pass {tensor}, which is never written, to one of the two launches", *cause.remedies
     if not _leaves_out(cause, gap):
         return None
-    elsewhere = cause.kind == "task-race" and cause.fields["buffer"] != tensor and not gap.sites
-    if cause.kind not in ("written-again", "task-race") or elsewhere:
+    is_elsewhere = cause.kind == "task-race" and cause.fields["buffer"] != tensor and not gap.sites
+    if cause.kind not in ("written-again", "task-race") or is_elsewhere:
         return cause.remedies
-    part = wrong_part(tensor, (site for site in cause.sites if site.role == "writes"))
+    text = wrong_part(tensor, (site for site in cause.sites if site.role == "writes"))
     loop = dividing_loop(cause.sites[0]) if len(cause.lines) == 1 else ""
-    gives = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
-    return f"{part}: other bytes of it are never written{gives}", *cause.remedies
+    loop_text = f"; the loop at {loop} gives each task its part" if loop and cause.kind == "task-race" else ""
+    return f"{text}: other bytes of it are never written{loop_text}", *cause.remedies
 
 
 def _leaves_out(cause: Finding, gap: Finding) -> bool:
@@ -262,7 +264,7 @@ def _leaves_out(cause: Finding, gap: Finding) -> bool:
         # Nothing writes either, or as much is missing of both.
         return not (gap.sites or cause.sites) or (bool(gap.sites and cause.sites) and _share(cause) == _share(gap))
     if cause.kind == "uninitialised":
-        findings = cause.unfolded if _races(cause) else cause.folded
+        findings = cause.unfolded if _has_race(cause) else cause.folded
         reads = (finding for finding in findings if finding.kind == "uninitialised")
         return any(read.fields["buffer"] == gap.fields["tensor"] for read in reads)
     if cause.kind == "task-race" and cause.writes_twice and missing_share(cause) and not gap.sites:
@@ -274,16 +276,16 @@ def _leaves_out(cause: Finding, gap: Finding) -> bool:
         gap.nbytes,
     ):
         return True
-    instead = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
+    writes_twice = cause.kind == "written-again" or (cause.kind == "task-race" and cause.writes_twice)
     if cause.kind == "written-again" and cause.fields["tensor"] != gap.fields["tensor"]:
         return not gap.sites and gap.nbytes == cause.nbytes and len(cause.lines) > 1
     tensor = cause.fields.get("tensor", cause.fields.get("buffer"))
-    same = gap.lines == cause.lines or (
+    same_lines = gap.lines == cause.lines or (
         gap.lines < cause.lines and (cause.kind == "task-race" or gap.nbytes == cause.nbytes)
     )
     # Of the stores of one line that meet, some may be those that are missing.
-    same |= cause.kind == "task-race" and len(cause.lines) == 1 and gap.nbytes <= cause.nbytes * cause.times
-    return instead and tensor == gap.fields["tensor"] and bool(gap.lines) and same
+    same_lines |= cause.kind == "task-race" and len(cause.lines) == 1 and gap.nbytes <= cause.nbytes * cause.times
+    return writes_twice and tensor == gap.fields["tensor"] and bool(gap.lines) and same_lines
 
 
 def _share(gap: Finding) -> tuple[Fraction, ...]:
@@ -299,10 +301,10 @@ def written_again(cause: Finding, again: Finding) -> tuple[str, ...] | None:
         why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {tensor}"
         return f"swap the source and the destination of {at}: {why}", *cause.remedies
     if lacks_load(cause, again):
-        return _load(cause, tensor)
+        return _load_missing(cause, tensor)
     if not _stores_again(cause, again):
         return None
-    if _at_a_wrong_place(cause, again):
+    if _writes_wrong_place(cause, again):
         return wrong_part(tensor, again.sites, "it is written again, and not read before"), *cause.remedies
     return cause.remedies
 
@@ -315,7 +317,7 @@ def _stores_again(cause: Finding, again: Finding) -> bool:
     if misleading(cause):
         return True
     if cause.kind == "written-again":
-        return cause.lines == again.lines or _in_one_loop(cause, again)
+        return cause.lines == again.lines or _share_a_loop(cause, again)
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
         at_once = cause.sites[0].at in again.lines
@@ -336,12 +338,12 @@ def _stores_again(cause: Finding, again: Finding) -> bool:
     )
 
 
-def _at_a_wrong_place(race: Finding, again: Finding) -> bool:
+def _writes_wrong_place(race: Finding, again: Finding) -> bool:
     """Return whether a barrier would not fix a race: one line writes the same bytes in several tasks, unread."""
     if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
         return False
-    twice = (part for part in race.unfolded if part.kind == "task-race" and part.writes_twice and len(part.lines) == 1)
-    return any(part.lines <= again.lines for part in twice)
+    parts = (part for part in race.unfolded if part.kind == "task-race" and part.writes_twice and len(part.lines) == 1)
+    return any(part.lines <= again.lines for part in parts)
 
 
 def not_planned(cause: Finding, deviation: Finding) -> tuple[str, ...] | None:

@@ -110,8 +110,8 @@ class Order:
     def _waits(self) -> tuple[Flags, Integers, Integers]:
         """Return `awaited`, `done` and `waiter`."""
         awaited = self.is_sync | self.blocks
-        last = narrow(self.first - 1)[1:][self.task]
-        done = last.copy()
+        last_of_task = narrow(self.first - 1)[1:][self.task]
+        done = last_of_task.copy()
         done[awaited] = np.flatnonzero(awaited)
         waiter = done.copy()
         waits = self.is_sync & ~self.left_out
@@ -119,20 +119,22 @@ class Order:
         copies = self._columns["direction"][self.record] == DIRECTION_CODES[Direction.NRAM2NRAM]
         streamed = (self.lane == VECTOR) & copies
         by_pipes = ops_among(self.log, ("sync_io_move_compute",))[self.op]
-        for lane, bits, also in (
+        for lane, bits, move_bits in (
             *((lane, bits, 0) for lane, bits in ASYNCHRONOUS_LANES.items()),
             # `sync_move` also waits for copies within NRAM.
             (VECTOR, VECTOR_PIPE, MOVE_PIPE),
         ):
-            pending = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks & (streamed if also else True))
+            pending = np.flatnonzero(
+                (self.lane == lane) & ~self.is_sync & ~self.blocks & (streamed if move_bits else True)
+            )
             if not len(pending):
                 continue
-            named = waits & ~self.is_barrier & (((self.pipes & bits) == bits) | ((self.pipes & also) != 0))
+            syncs = waits & ~self.is_barrier & (((self.pipes & bits) == bits) | ((self.pipes & move_bits) != 0))
             if lane == POSTED:
                 # Naming all pipes is not the full sync: posted stores are in none of them.
-                named &= ~by_pipes
+                syncs &= ~by_pipes
             for waiters, offset in (
-                (full | named | ((self.lane == lane) & self.blocks), 0),
+                (full | syncs | ((self.lane == lane) & self.blocks), 0),
                 # An operation that waits for a pipe before it starts finds the pipe idle, like one after a sync.
                 (~self.is_sync & ((self._waits_for & bits) == bits) & (lane != POSTED), -1),
             ):
@@ -140,7 +142,7 @@ class Order:
                 next_waiter = np.append(candidates, len(self.task))[np.searchsorted(candidates, pending, side="right")]
                 done[pending] = np.minimum(done[pending], next_waiter + offset)
                 waiter[pending] = np.minimum(waiter[pending], next_waiter)
-                awaited[pending] |= next_waiter <= last[pending]
+                awaited[pending] |= next_waiter <= last_of_task[pending]
         return awaited, done, waiter
 
     def of_task(self, task: int) -> slice:
@@ -174,17 +176,17 @@ class Order:
         acquired, released = (ops_among(self.log, (name,))[self.op] for name in LOCK_NAMES)
         calls = np.flatnonzero(acquired | released)
         numbers = {frozenset[int](): 0}
-        last, held, after = NONE, frozenset[int](), []
+        last_task, locks_held, held_after = NONE, frozenset[int](), []
         columns = (column[calls].tolist() for column in (self.task, self.lock, acquired))
         for task, lock, acquires in zip(*columns, strict=True):
-            held = held if task == last else frozenset()
-            held = held | {lock} if acquires else held - {lock}
-            last = task
-            after.append(numbers.setdefault(held, len(numbers)))
+            locks_held = locks_held if task == last_task else frozenset()
+            locks_held = locks_held | {lock} if acquires else locks_held - {lock}
+            last_task = task
+            held_after.append(numbers.setdefault(locks_held, len(numbers)))
         # Each task begins without locks; what is held changes at its calls.
         changes = np.concatenate((self.first[:-1], calls))
         by_position = np.argsort(changes, kind="stable")
-        values = np.concatenate((np.zeros(len(self.first) - 1, np.int64), np.array(after, np.int64)))[by_position]
+        values = np.concatenate((np.zeros(len(self.first) - 1, np.int64), np.array(held_after, np.int64)))[by_position]
         return np.repeat(values, np.diff(changes[by_position], append=len(self.task))), list(numbers)
 
     @property
@@ -201,7 +203,7 @@ class Order:
         held = self.locks_held
         first, pair, _ = group_rows(held[one], held[other])
         pairs = zip(one[first].tolist(), other[first].tolist(), strict=True)
-        return np.array([bool(self.locks_of(*both)) for both in pairs], bool)[pair]
+        return np.array([bool(self.locks_of(*positions)) for positions in pairs], bool)[pair]
 
     @cached_property
     def shared_calls(self) -> Integers:
@@ -278,18 +280,18 @@ class Order:
             clock = clocks[group[tasks[0]]]
             segments = self.segment[positions]
             rows = base[tasks] + segments
-            known = clock[rows].max(axis=0)
-            known[number[tasks]] = segments + 1
-            clock[rows + 1] = known
+            completed = clock[rows].max(axis=0)
+            completed[number[tasks]] = segments + 1
+            clock[rows + 1] = completed
         return clocks
 
-    def clock_of(self, task: int, of: int) -> Integers:
-        """By segment of `task`, return how many segments of `of`, in the same group, complete before it starts."""
+    def clock_of(self, task: int, other_task: int) -> Integers:
+        """By segment of `task`, return how many of `other_task`, in the same group, complete before it starts."""
         group, number, _ = self._groups
         clock = self.clocks[int(group[task])]
         begin = int(self._base[task])
         length = int(self.segment_row[task + 1] - self.segment_row[task])
-        return clock[begin : begin + length, int(number[of])]
+        return clock[begin : begin + length, int(number[other_task])]
 
     @cached_property
     def launch(self) -> Integers:
@@ -330,16 +332,16 @@ class Order:
     @cached_property
     def _unordered(self) -> Integers:
         """The pairs of launches that a host program has not ordered."""
-        return np.array([int(self._pair_of(min(pair), max(pair))) for pair in self.log.host.unordered], np.int64)
+        return np.array([int(self._pair_key(min(pair), max(pair))) for pair in self.log.host.unordered], np.int64)
 
-    def _pair_of(self, one: Any, other: Any) -> Integers:
+    def _pair_key(self, one: Any, other: Any) -> Integers:
         return joint(one, other, len(self._queues))
 
     def launches_in_order(self, one: Integers | int, other: Integers | int) -> Flags:
         """By pair of launches, whether the two are ordered, in either direction, or identical."""
         ordered: Flags = (self._queues[one] == self._queues[other]) | (self._host_waits[one] != self._host_waits[other])
         if self.log.host.unordered:
-            ordered &= ~np.isin(self._pair_of(np.minimum(one, other), np.maximum(one, other)), self._unordered)
+            ordered &= ~np.isin(self._pair_key(np.minimum(one, other), np.maximum(one, other)), self._unordered)
         return ordered
 
     def before(self, one: int, other: int) -> bool:

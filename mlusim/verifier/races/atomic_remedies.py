@@ -35,22 +35,24 @@ def is_polled(run: Run, row: int) -> bool:
     """
     accesses, order = run.accesses, run.order
     record = accesses.record
-    most = _FLAG_BYTES if ATOMIC_NAMES.isdisjoint(run.log.ops) else _NUMBER_BYTES
-    if accesses.write[row] or int(accesses.high[row] - accesses.low[row]) > most:
+    max_bytes = _FLAG_BYTES if ATOMIC_NAMES.isdisjoint(run.log.ops) else _NUMBER_BYTES
+    if accesses.write[row] or int(accesses.high[row] - accesses.low[row]) > max_bytes:
         return False
     if not _reaches_scalar_code(run, int(record[row])):
         return False
-    same = np.flatnonzero(
+    equal_reads = np.flatnonzero(
         (order.line_of[record] == order.line_of[record[row]])
         & (accesses.alloc == accesses.alloc[row])
         & (accesses.low == accesses.low[row])
         & ~accesses.write
     )
     atomic = ops_among(run.log, ATOMIC_NAMES)[order.op_of[record]]
-    written = np.sort(order.position[record[accesses.meeting(row) & accesses.write & ~atomic]])
-    at = order.position[record[same]]
-    turns = group_rows(order.task[at], order.segment[at], np.searchsorted(written, at))
-    return bool(np.unique_counts(turns[1]).counts.max() >= _POLLS)
+    write_positions = np.sort(order.position[record[accesses.meeting(row) & accesses.write & ~atomic]])
+    read_positions = order.position[record[equal_reads]]
+    repeats = group_rows(
+        order.task[read_positions], order.segment[read_positions], np.searchsorted(write_positions, read_positions)
+    )
+    return bool(np.unique_counts(repeats[1]).counts.max() >= _POLLS)
 
 
 def _reaches_scalar_code(run: Run, record: int) -> bool:
@@ -69,8 +71,8 @@ def counted(count: Finding, other: Finding) -> str:
     if not updates or count.nbytes > _NUMBER_BYTES:
         return ""
     first, last = other.sites[0], other.sites[-1]
-    in_file = {site.file for site in (*count.sites, *other.sites)} == {first.file}
-    if first.role != "writes" or not (in_file and all(first.line < site.line < last.line for site in count.sites)):
+    in_one_file = {site.file for site in (*count.sites, *other.sites)} == {first.file}
+    if first.role != "writes" or not (in_one_file and all(first.line < site.line < last.line for site in count.sites)):
         return ""
     atomic = "`__bang_atomic_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_add`"
     orders = "it returns the old value, and orders what comes before and after"
@@ -84,43 +86,45 @@ def announced(pair: Pair) -> list[str]:
     wait; the other task may not wait for the atomic, or for that of a third task; or both tasks pass an atomic that
     orders them only for a task that waits for its number.
     """
-    run, order, (store, late) = pair.run, pair.run.order, pair.sites
-    begins, ends = pair.positions
-    atomics = _of_task(run, begins, ATOMIC_NAMES)
+    run, order, (store, reader) = pair.run, pair.run.order, pair.sites
+    position, reader_position = pair.positions
+    atomics = _positions_of(run, position, ATOMIC_NAMES)
     if not len(atomics):
         return []
-    following = atomics[atomics > begins]
+    following = atomics[atomics > position]
     if not len(following):
-        announces = pair.writes[0] and store.at != late.at
-        return [_before_atomic(run, store, int(atomics[-1]))] if announces else []
+        announces = pair.writes[0] and store.at != reader.at
+        return [_store_before_atomic(run, store, int(atomics[-1]))] if announces else []
     at = run.line_at(int(following[0])).location
-    if order.done[begins] >= following[0]:
+    if order.done[position] >= following[0]:
         return [
             f"{store.call('sync()')} between {store.location} and the atomic at {at}, which does not wait for stores"
         ]
-    earlier = _of_task(run, ends, FETCHING)
-    earlier = earlier[earlier < ends]
-    flags, looks = _of_one_flag(run, atomics, earlier)
-    if len(looks):
-        return _flag_of_each_store(run, flags, looks, begins, store)
-    known = run.handshakes.known_tasks(ends)
-    if known and order.task[begins] not in known:
-        others = " and ".join(str(owner_of(run.log.tasks[task])["task"]) for task in sorted(known))
-        waits = f"{late.task} waits for an atomic of {others}, but not of {store.task}"
-        return [wrong_part(pair.buffer, (store, late), waits)]
+    earlier = _positions_of(run, reader_position, FETCHING)
+    earlier = earlier[earlier < reader_position]
+    flags, polls = _flag_accesses(run, atomics, earlier)
+    if len(polls):
+        return _wait_for_each_flag(run, flags, polls, position, store)
+    known_tasks = run.handshakes.known_tasks(reader_position)
+    if known_tasks and order.task[position] not in known_tasks:
+        others = " and ".join(str(owner_of(run.log.tasks[task])["task"]) for task in sorted(known_tasks))
+        waits = f"{reader.task} waits for an atomic of {others}, but not of {store.task}"
+        return [wrong_part(pair.buffer, (store, reader), waits)]
     if order.line[following[0]] not in order.line[earlier]:
         if all(pair.writes) or not _announces(pair, int(following[0])):
             return []
-        return [f"let {late.task} wait for the atomic at {at}, which follows {store.location}, before {late.location}"]
-    told = f"the old value of the atomic at {at} shows that all others have passed it"
-    return [f"use {pair.buffer} only in a task that {told}"] if pair.writes[0] else []
+        return [
+            f"let {reader.task} wait for the atomic at {at}, which follows {store.location}, before {reader.location}"
+        ]
+    shows = f"the old value of the atomic at {at} shows that all others have passed it"
+    return [f"use {pair.buffer} only in a task that {shows}"] if pair.writes[0] else []
 
 
 def atomic_like_others(pair: Pair) -> list[str]:
     """Return the remedy for stores of several tasks at one line to a tensor that atomics update elsewhere."""
     run, accesses, (one, other) = pair.run, pair.run.accesses, pair.sites
-    same = accesses.write & (accesses.alloc == accesses.alloc[pair.rows[0]])
-    records = accesses.record[same & ops_among(run.log, ATOMIC_NAMES)[run.columns["op"][accesses.record]]]
+    writes_tensor = accesses.write & (accesses.alloc == accesses.alloc[pair.rows[0]])
+    records = accesses.record[writes_tensor & ops_among(run.log, ATOMIC_NAMES)[run.columns["op"][accesses.record]]]
     if one.at != other.at or not len(records):
         return []
     atomic = run.site(int(records[0]), "writes")
@@ -135,50 +139,50 @@ def _announces(pair: Pair, atomic: int) -> bool:
     run, order = pair.run, pair.run.order
     rows = np.flatnonzero(run.accesses.record == order.record[atomic])
     flags = rows[run.accesses.write[rows]]
-    few = bool((run.accesses.high[flags] - run.accesses.low[flags] <= _FLAG_BYTES).all())
+    are_small = bool((run.accesses.high[flags] - run.accesses.low[flags] <= _FLAG_BYTES).all())
     barriers = ops_among(run.log, BARRIERS)
-    computed = not np.isin(run.accesses.alloc[rows], run.accesses.alloc[flags]).all()
+    adds_computed_value = not np.isin(run.accesses.alloc[rows], run.accesses.alloc[flags]).all()
     adds = ops_among(run.log, REDUCING)[run.columns["op"]][run.accesses.record]
-    is_sum = computed and not (run.accesses.meeting(int(flags[0])) & ~run.accesses.write & ~adds).any()
-    return few and not is_sum and not any(barriers[order.op[order.of_task(task)]].any() for task in pair.tasks)
+    is_sum = adds_computed_value and not (run.accesses.meeting(int(flags[0])) & ~run.accesses.write & ~adds).any()
+    return are_small and not is_sum and not any(barriers[order.op[order.of_task(task)]].any() for task in pair.tasks)
 
 
 def goes_by_flags(pair: Pair) -> bool:
     """Return whether the tasks of a pair wait for each other by flags: no barrier can stand where they do that."""
-    run, order, (begins, ends) = pair.run, pair.run.order, pair.positions
-    atomics, earlier = _of_task(run, begins, ATOMIC_NAMES), _of_task(run, ends, FETCHING)
-    earlier = earlier[earlier < ends]
-    if len(_of_one_flag(run, atomics, earlier)[1]):
+    run, order, (position, later_position) = pair.run, pair.run.order, pair.positions
+    atomics, earlier = _positions_of(run, position, ATOMIC_NAMES), _positions_of(run, later_position, FETCHING)
+    earlier = earlier[earlier < later_position]
+    if len(_flag_accesses(run, atomics, earlier)[1]):
         return True
-    following = atomics[atomics > begins]
+    following = atomics[atomics > position]
     if not len(following) or order.line[following[0]] in order.line[earlier]:
         return False
-    known = run.handshakes.known_tasks(ends)
-    return bool(known and order.task[begins] not in known) or _announces(pair, int(following[0]))
+    known_tasks = run.handshakes.known_tasks(later_position)
+    return bool(known_tasks and order.task[position] not in known_tasks) or _announces(pair, int(following[0]))
 
 
-def _before_atomic(run: Run, store: Site, atomic: int) -> str:
+def _store_before_atomic(run: Run, store: Site, atomic: int) -> str:
     at = run.line_at(atomic).location
     return f"let {store.location} come before the atomic at {at}, if that tells the other task of it"
 
 
-def _of_one_flag(run: Run, atomics: Integers, looks: Integers) -> tuple[Integers, Integers]:
+def _flag_accesses(run: Run, atomics: Integers, polls: Integers) -> tuple[Integers, Integers]:
     """Return the atomics of one task, and those of another that look at a flag which these change."""
     accesses, order = run.accesses, run.order
-    looks = np.array([look for look in looks.tolist() if run.handshakes.is_used(look)], np.int64)
+    polls = np.array([position for position in polls.tolist() if run.handshakes.is_used(position)], np.int64)
     rows = np.flatnonzero(accesses.write & (accesses.high - accesses.low <= _FLAG_BYTES))
-    at = order.position[accesses.record[rows]]
-    changed, looked = (
-        _by_flag(accesses, rows[np.isin(at, positions)], order.line_of) for positions in (atomics, looks)
+    position_of = order.position[accesses.record[rows]]
+    changed_lines, polled_lines = (
+        _lines_by_flag(accesses, rows[np.isin(position_of, positions)], order.line_of) for positions in (atomics, polls)
     )
-    flags = {flag: looked[flag] - changed[flag] for flag in changed.keys() & looked}
+    flags = {flag: polled_lines[flag] - changed_lines[flag] for flag in changed_lines.keys() & polled_lines}
     meeting = [row for row in rows.tolist() if flags.get((int(accesses.alloc[row]), int(accesses.low[row])))]
-    at = order.position[accesses.record[meeting]]
-    own = np.isin(order.line[looks], [*set[int]().union(*flags.values())])
-    return atomics[np.isin(atomics, at)], looks[np.isin(looks, at) & own]
+    position_of = order.position[accesses.record[meeting]]
+    of_same_line = np.isin(order.line[polls], [*set[int]().union(*flags.values())])
+    return atomics[np.isin(atomics, position_of)], polls[np.isin(polls, position_of) & of_same_line]
 
 
-def _by_flag(accesses: Accesses, rows: Integers, line_of: Integers) -> dict[tuple[int, int], set[int]]:
+def _lines_by_flag(accesses: Accesses, rows: Integers, line_of: Integers) -> dict[tuple[int, int], set[int]]:
     """Return the lines of accesses to flags, by allocation and offset of the flag."""
     lines: dict[tuple[int, int], set[int]] = {}
     for row in rows.tolist():
@@ -187,16 +191,16 @@ def _by_flag(accesses: Accesses, rows: Integers, line_of: Integers) -> dict[tupl
     return lines
 
 
-def _flag_of_each_store(run: Run, flags: Integers, looks: Integers, begins: int, store: Site) -> list[str]:
+def _wait_for_each_flag(run: Run, flags: Integers, polls: Integers, store_position: int, store: Site) -> list[str]:
     """Return the remedy for a task that announces its stores one by one, to a task that goes on before that of one."""
     order = run.order
-    own = order.of_task(int(order.task[begins]))
-    first = own.start + int(np.flatnonzero(order.line[own] == order.line[begins])[0])
-    following = flags[flags > begins]
+    of_task = order.of_task(int(order.task[store_position]))
+    first = of_task.start + int(np.flatnonzero(order.line[of_task] == order.line[store_position])[0])
+    following = flags[flags > store_position]
     if flags[0] < first or not len(following):
-        return [_before_atomic(run, store, int(flags[flags < begins][-1]))]
-    after, look = (run.line_at(int(position)).location for position in (following[0], looks[-1]))
-    return [f"wait at {look} for the atomic at {after} that follows {store.location}: the task goes on before it"]
+        return [_store_before_atomic(run, store, int(flags[flags < store_position][-1]))]
+    at, poll_line = (run.line_at(int(position)).location for position in (following[0], polls[-1]))
+    return [f"wait at {poll_line} for the atomic at {at} that follows {store.location}: the task goes on before it"]
 
 
 def flags_first(findings: Iterable[Finding]) -> list[Finding]:
@@ -208,8 +212,8 @@ def flags_first(findings: Iterable[Finding]) -> list[Finding]:
     return result
 
 
-def _of_task(run: Run, position: int, names: frozenset[str] | set[str]) -> Integers:
+def _positions_of(run: Run, position: int, names: frozenset[str] | set[str]) -> Integers:
     """Return the positions of the operations with these names by the task of a position."""
     order = run.order
-    own = order.of_task(int(order.task[position]))
-    return np.asarray(own.start + np.flatnonzero(ops_among(run.log, names)[order.op[own]]))
+    of_task = order.of_task(int(order.task[position]))
+    return np.asarray(of_task.start + np.flatnonzero(ops_among(run.log, names)[order.op[of_task]]))

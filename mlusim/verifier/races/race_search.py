@@ -50,8 +50,8 @@ def find_races(run: Run) -> list[Finding]:
 def _races_within_tasks(run: Run) -> list[tuple[Finding, set[Point]]]:
     """Return the races within a task, each with the locations where a sync would order it."""
     pairs = _collect(run, conflicts.within_tasks(run))
-    of_lines = _of_lines(run, *pairs)
-    races = [_race(occurrences, *of_lines(*occurrences.first.rows)) for occurrences in _by_lines(run, *pairs)]
+    pairs_at = _pairs_by_lines(run, *pairs)
+    races = [_race(occurrences, *pairs_at(*occurrences.first.rows)) for occurrences in _by_lines(run, *pairs)]
     return fold_races(run, races)
 
 
@@ -60,29 +60,29 @@ def _races_between_tasks(run: Run) -> list[Finding]:
     a, b = _collect(run, (drop_ordered(run, *pairs) for pairs in conflicts.between_tasks(run)))
     if not len(a):
         return []
-    found = [(in_intended_order(race.first), race.times) for race in _by_lines(run, a, b)]
-    spans = [_span_between(pair) for pair, _ in found]
-    across, at_once = (
-        _with_one_barrier([*zip(spans, [pair.lines for pair, _ in found], strict=True)], lines)
-        for lines in _across_and_at_once(run, a, b)
+    races = [(in_intended_order(occurrences.first), occurrences.times) for occurrences in _by_lines(run, a, b)]
+    spans = [_span_between(pair) for pair, _ in races]
+    across_clusters, in_one_iteration = (
+        _in_one_barrier_span([*zip(spans, [pair.lines for pair, _ in races], strict=True)], lines)
+        for lines in _classify_lines(run, a, b)
     )
     times = Counter[frozenset[int]]()
-    for pair, number in found:
-        times[pair.lines] += number
+    for pair, count in races:
+        times[pair.lines] += count
     remedies = TaskRemedies(
         run,
         times=times,
-        directions=frozenset(tuple(run.order.line[[*pair.positions]].tolist()) for pair, _ in found),
-        across=across,
-        at_once=at_once,
+        directions=frozenset(tuple(run.order.line[[*pair.positions]].tolist()) for pair, _ in races),
+        across=across_clusters,
+        at_once=in_one_iteration,
     )
-    findings = [between_tasks(remedies, pair, times) for pair, times in found]
+    findings = [between_tasks(remedies, pair, times) for pair, times in races]
     return flags_first(fold_between([*zip(spans, findings, strict=True)]))
 
 
-def _across_and_at_once(run: Run, a: Integers, b: Integers) -> tuple[set[_Lines], set[_Lines]]:
+def _classify_lines(run: Run, a: Integers, b: Integers) -> tuple[set[_Lines], set[_Lines]]:
     """Return the lines at which tasks of different clusters of one union race, and those that race in one iteration."""
-    order, across, at_once = run.order, set(), set()
+    order, across_clusters, in_one_iteration = run.order, set(), set()
     cluster = np.array([record.cluster for record in run.log.tasks], np.int64)
     numbers = {job: number for number, job in enumerate(dict.fromkeys(order.job))}
     job = np.array([numbers[job] for job in order.job], np.int64)
@@ -91,23 +91,25 @@ def _across_and_at_once(run: Run, a: Integers, b: Integers) -> tuple[set[_Lines]
         lines = frozenset(order.line[[one[pairs[0]], other[pairs[0]]]].tolist())
         tasks, others = order.task[one[pairs]], order.task[other[pairs]]
         if ((cluster[tasks] != cluster[others]) & (job[tasks] == job[others])).any():
-            across.add(lines)
+            across_clusters.add(lines)
         if not are_apart(run, one[pairs], other[pairs]):
-            at_once.add(lines)
-    return across, at_once
+            in_one_iteration.add(lines)
+    return across_clusters, in_one_iteration
 
 
-def _with_one_barrier(spans: Sequence[tuple[Span, _Lines]], chosen: set[_Lines]) -> frozenset[_Lines]:
+def _in_one_barrier_span(spans: Sequence[tuple[Span, _Lines]], chosen_lines: set[_Lines]) -> frozenset[_Lines]:
     """Return the lines of races that one barrier can order together with a race at some chosen lines."""
-    wanted = {span for span, lines in spans if lines in chosen}
+    chosen_spans = {span for span, lines in spans if lines in chosen_lines}
     return frozenset(
         lines
         for span, lines in spans
-        if any(span.key == other.key and max(span.begin, other.begin) < min(span.end, other.end) for other in wanted)
+        if any(
+            span.key == other.key and max(span.begin, other.begin) < min(span.end, other.end) for other in chosen_spans
+        )
     )
 
 
-def _of_lines(run: Run, one: Integers, other: Integers) -> Callable[[int, int], tuple[Integers, Integers]]:
+def _pairs_by_lines(run: Run, one: Integers, other: Integers) -> Callable[[int, int], tuple[Integers, Integers]]:
     """Return a function that returns, of all pairs of accesses, those at the lines of two of them, and on the lane."""
     line, record, lane, position = run.order.line_of, run.accesses.record, run.order.lane, run.order.position
 
@@ -119,71 +121,71 @@ def _of_lines(run: Run, one: Integers, other: Integers) -> Callable[[int, int], 
     by_key = np.argsort(key, kind="stable")
     ordered = key[by_key]
 
-    def of(a: int, b: int) -> tuple[Integers, Integers]:
+    def pairs_at(a: int, b: int) -> tuple[Integers, Integers]:
         lines = key_of(a, b)
-        chosen = by_key[np.searchsorted(ordered, lines) : np.searchsorted(ordered, lines, "right")]
-        return one[chosen], other[chosen]
+        rows = by_key[np.searchsorted(ordered, lines) : np.searchsorted(ordered, lines, "right")]
+        return one[rows], other[rows]
 
-    return of
+    return pairs_at
 
 
 def _race(occurrences: _Occurrences, one: Integers, other: Integers) -> Race:
     """Return the race of two lines; `one` and `other` are all accesses there that race."""
     first, last, times = occurrences
     run = first.run
-    passed = [(_last_before(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, *last)]
+    points = [(_last_conflicting(run, pair.rows[1], one, other), pair.positions[1]) for pair in (first, *last)]
     finding = within_task(first, times)
-    which = replaces_unread(run, first.rows)
+    replacing_side = replaces_unread(run, first.rows)
     finding = replace(
         finding,
         fields=finding.fields | _executions(run, one, other),
-        clues=finding.clues | {"replaces_unread": bool(which)},
+        clues=finding.clues | {"replaces_unread": bool(replacing_side)},
     )
-    part = ""
-    if which:
-        why = f"the {which} of them replaces what was written there before anything reads it"
-        part = wrong_part(first.buffer, finding.sites, why)
+    wrong_part_text = ""
+    if replacing_side:
+        why = f"the {replacing_side} of them replaces what was written there before anything reads it"
+        wrong_part_text = wrong_part(first.buffer, finding.sites, why)
     elif first.writes == (False, True) and leaves_most_unread(run, first.rows[1]):
         why = "nothing reads most of what the second of them writes"
-        part = wrong_part(first.buffer, finding.sites, why)
-    return Race(passed, finding, part)
+        wrong_part_text = wrong_part(first.buffer, finding.sites, why)
+    return Race(points, finding, wrong_part_text)
 
 
 def _executions(run: Run, one: Integers, other: Integers) -> dict[str, Any]:
-    """Return fields about the executions of the first line of pairs of accesses, all of the same two lines.
+    """Return how often the first line of pairs of accesses, all of the same two lines, is executed.
 
-    Those count that do the same. `comparable` counts those that the second line follows as often, before anything
-    orders the two, as in a race.
+    Only executions with the same kind of access count. `comparable` counts those that the second line follows, before
+    anything orders the two, as often as it does in a race.
     """
     order, record = run.order, run.accesses.record
-    firsts, seconds = (_executed_like(run, int(rows[0])) for rows in (one, other))
+    firsts, seconds = (_similar_executions(run, int(rows[0])) for rows in (one, other))
     # Of each execution that races, the first race.
-    racing, number = np.unique(order.position[record[one]], return_inverse=True)
-    ends = np.full(len(racing), np.iinfo(np.int64).max)
-    np.minimum.at(ends, number, order.position[record[other]])
-    needed = np.median(np.searchsorted(seconds, ends, "right") - np.searchsorted(seconds, racing, "right"))
+    racing, execution = np.unique(order.position[record[one]], return_inverse=True)
+    first_conflicts = np.full(len(racing), np.iinfo(np.int64).max)
+    np.minimum.at(first_conflicts, execution, order.position[record[other]])
+    needed = np.median(np.searchsorted(seconds, first_conflicts, "right") - np.searchsorted(seconds, racing, "right"))
     following = np.searchsorted(seconds, order.done[firsts], "right") - np.searchsorted(seconds, firsts, "right")
-    tasks, begins = np.unique(order.task[firsts], return_index=True)
+    tasks, first_of_task = np.unique(order.task[firsts], return_index=True)
     return {
         "executions": len(firsts),
         "tasks": len(tasks),
         "comparable": max(int((following >= needed).sum()), len(racing)),
-        "first_executions": bool(np.isin(racing, firsts[begins]).all()),
+        "first_executions": bool(np.isin(racing, firsts[first_of_task]).all()),
     }
 
 
-def _executed_like(run: Run, row: int) -> Integers:
+def _similar_executions(run: Run, row: int) -> Integers:
     """Return the positions of the operations of this name and line that access the same memory in the same way."""
     accesses, order = run.accesses, run.order
     memory = run.log.allocations[int(accesses.alloc[row])].memory
-    same = np.array([allocation.memory == memory for allocation in run.log.allocations], bool)
-    record = accesses.record[np.flatnonzero((accesses.write == accesses.write[row]) & same[accesses.alloc])]
+    in_memory = np.array([allocation.memory == memory for allocation in run.log.allocations], bool)
+    record = accesses.record[np.flatnonzero((accesses.write == accesses.write[row]) & in_memory[accesses.alloc])]
     own = accesses.record[row]
-    alike = (order.line_of[record] == order.line_of[own]) & (order.op_of[record] == order.op_of[own])
-    return np.unique(order.position[record[alike]])
+    record = record[(order.line_of[record] == order.line_of[own]) & (order.op_of[record] == order.op_of[own])]
+    return np.unique(order.position[record])
 
 
-def _last_before(run: Run, b: int, one: Integers, other: Integers) -> int:
+def _last_conflicting(run: Run, b: int, one: Integers, other: Integers) -> int:
     """Return the position of the last operation that races with that of `b`, of pairs of the same two lines.
 
     A sync after it is one after all of them.
@@ -230,29 +232,30 @@ def _by_lines(run: Run, a: Integers, b: Integers) -> list[_Occurrences]:
     last, last_of_task = np.zeros_like(first), np.zeros_like(first)
     np.maximum.at(last, kind, np.arange(len(kind)))
     task = run.order.task_of[one[pairs]]
-    own = np.flatnonzero(task == task[first[kind]])
-    np.maximum.at(last_of_task, kind[own], own)
-    ends = sorted(zip(first.tolist(), last_of_task.tolist(), last.tolist(), times.tolist(), strict=True))
-    examined = [
-        ([Pair(run, (int(a[pairs[at]]), int(b[pairs[at]]))) for at in numbers], count) for *numbers, count in ends
-    ]
-    return [_Occurrences(begin, (of_task, end), count) for (begin, of_task, end), count in examined]
+    within_first_task = np.flatnonzero(task == task[first[kind]])
+    np.maximum.at(last_of_task, kind[within_first_task], within_first_task)
+    occurrences = sorted(zip(first.tolist(), last_of_task.tolist(), last.tolist(), times.tolist(), strict=True))
+
+    def pair(index: int) -> Pair:
+        return Pair(run, (int(a[pairs[index]]), int(b[pairs[index]])))
+
+    return [_Occurrences(pair(begin), (pair(of_task), pair(end)), count) for begin, of_task, end, count in occurrences]
 
 
 def _collect(run: Run, batches: Iterable[Pairs]) -> Pairs:
     """Return all pairs of some batches; of more than can be held at once, those that decide what is reported."""
-    held, count, most = [], 0, _MOST_PAIRS
+    batches_held, count, limit = [], 0, _MOST_PAIRS
     for batch in batches:
-        held.append(batch)
+        batches_held.append(batch)
         count += len(batch[0])
-        if count > most:
-            held = [_decisive(run, *_joined(held))]
-            count = len(held[0][0])
-            most = max(_MOST_PAIRS, 2 * count)
-    return _joined(held)
+        if count > limit:
+            batches_held = [_decisive(run, *_concatenate(batches_held))]
+            count = len(batches_held[0][0])
+            limit = max(_MOST_PAIRS, 2 * count)
+    return _concatenate(batches_held)
 
 
-def _joined(batches: Sequence[Pairs]) -> Pairs:
+def _concatenate(batches: Sequence[Pairs]) -> Pairs:
     if not batches:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate([a for a, _ in batches]), np.concatenate([b for _, b in batches])
@@ -268,10 +271,16 @@ def _decisive(run: Run, a: Integers, b: Integers) -> Pairs:
     chosen = np.zeros(len(a), bool)
     for one, other in ((a, b), (b, a)):
         record, partner = accesses.record[one], accesses.record[other]
-        where = order.line_of[partner], cluster[order.task_of[partner]]
-        _, kind, times = group_rows(record, *where, accesses.alloc[one], accesses.write[one], accesses.write[other])
-        by_kind = np.lexsort((partner, kind))
-        ends = np.cumsum(times)
-        chosen[by_kind[ends - times]] = True
-        chosen[by_kind[ends - 1]] = True
+        _, kind, times = group_rows(
+            record,
+            order.line_of[partner],
+            cluster[order.task_of[partner]],
+            accesses.alloc[one],
+            accesses.write[one],
+            accesses.write[other],
+        )
+        order_by_kind = np.lexsort((partner, kind))
+        kind_ends = np.cumsum(times)
+        chosen[order_by_kind[kind_ends - times]] = True
+        chosen[order_by_kind[kind_ends - 1]] = True
     return a[chosen], b[chosen]

@@ -51,11 +51,11 @@ def written_again(
         rows: the accesses to the output.
         plan: the plan of the output, if any.
     """
-    bad = writes > 1
-    starts, stops = cells.runs(bad)
+    is_written_again = writes > 1
+    starts, stops = cells.runs(is_written_again)
     nbytes = int((stops - starts).sum())
-    touching = cells.rows_at(int(np.flatnonzero(bad)[0]))
-    writers = [row for row in rows[touching[touching < len(rows)]] if run.accesses.write[row]]
+    access_rows = cells.rows_at(int(np.flatnonzero(is_written_again)[0]))
+    writers = [row for row in rows[access_rows[access_rows < len(rows)]] if run.accesses.write[row]]
     records = run.accesses.record[writers[:2]]
     sites = tuple(site_in_tile(run, record, "writes", plan, int(starts[0])) for record in records.tolist())
     names = sorted({site.task for site in sites})
@@ -66,12 +66,12 @@ def written_again(
             f"load {allocation.name} while the lock is held, and store a value computed from it: each store "
             "replaces that of the task before",
         )
-    by = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
+    first_writers = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
     return Finding(
         kind="written-again",
         title=f"{format_bytes(nbytes)} of {allocation.name} are written "
         f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "
-        f"{by}{' both times' if len(names) == 1 and len(writers) > 1 else ''}",
+        f"{first_writers}{' both times' if len(names) == 1 and len(writers) > 1 else ''}",
         region=describe(allocation, starts, stops),
         nbytes=nbytes,
         sites=sites,
@@ -89,101 +89,101 @@ class Overwrites:
     run: Run
 
     def count(
-        self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags, *, has_gaps: bool = False
+        self, cells: Cells, accesses: Accesses, rows: Integers, chosen: Flags, *, has_gaps: bool = False
     ) -> Integers:
         """By cell, count the writes to bytes whose earlier write in the same launch was never read.
 
         Args:
             cells: the cells of a tensor.
-            joined: the accesses that the cells are made of.
-            rows: the rows of `joined` that are accesses of the run, in log order.
-            wanted: cells of interest.
+            accesses: the accesses that the cells are made of.
+            rows: the rows of `accesses` that are accesses of the run, in log order.
+            chosen: cells of interest.
             has_gaps: whether other bytes of the tensor are never written.
         """
         # By cell of interest: one of each set that the same accesses touch.
-        among, of_set = cells.sets(wanted)
-        lost = np.zeros(int(among.sum()), np.int64)
+        representatives, of_set = cells.sets(chosen)
+        counts_of_set = np.zeros(int(representatives.sum()), np.int64)
         # An atomic reads what it replaces, so reads sort before writes of the same record.
-        rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
-        launch_of = self.run.order.launch[self.run.order.task_of[joined.record[rows]]]
+        rows = rows[np.lexsort((accesses.write[rows], accesses.record[rows]))]
+        launch_of = self.run.order.launch[self.run.order.task_of[accesses.record[rows]]]
         for launch in np.unique(launch_of).tolist():
             # By cell of interest, the record of its last access if that is a write.
-            pending = np.full(len(lost), NONE, np.int64)
+            pending = np.full(len(counts_of_set), NONE, np.int64)
             in_launch = rows[launch_of == launch]
-            counts = has_gaps | ~self._in_slots(cells, joined, in_launch, wanted)[among]
-            for cell, row in _by_cell(cells, in_launch, among):
-                written_by = np.where(joined.write[row], joined.record[row], NONE)
-                begins = np.concatenate(([True], cell[1:] != cell[:-1]))
-                before = np.concatenate(([NONE], written_by[:-1]))
-                before[begins] = pending[cell[begins]]
-                ends = np.append(begins[1:], True)
-                pending[cell[ends]] = written_by[ends]
-                again = np.flatnonzero((before != NONE) & (written_by != NONE))
-                again = again[~self._may_replace(before[again], written_by[again])]
-                again = again[~self._decides(joined, rows, before[again], written_by[again])]
-                again = again[~self._decides_under_lock(before[again], written_by[again])]
-                lost += counts * np.bincount(cell[again], minlength=len(lost))
+            counts_here = has_gaps | ~self._is_private_slot(cells, accesses, in_launch, chosen)[representatives]
+            for cell, row in _by_cell(cells, in_launch, representatives):
+                written_by = np.where(accesses.write[row], accesses.record[row], NONE)
+                is_first = np.concatenate(([True], cell[1:] != cell[:-1]))
+                earlier = np.concatenate(([NONE], written_by[:-1]))
+                earlier[is_first] = pending[cell[is_first]]
+                is_last = np.append(is_first[1:], True)
+                pending[cell[is_last]] = written_by[is_last]
+                overwrites = np.flatnonzero((earlier != NONE) & (written_by != NONE))
+                overwrites = overwrites[~self._may_replace(earlier[overwrites], written_by[overwrites])]
+                overwrites = overwrites[~self._decides(accesses, rows, earlier[overwrites], written_by[overwrites])]
+                overwrites = overwrites[~self._decides_under_lock(earlier[overwrites], written_by[overwrites])]
+                counts_of_set += counts_here * np.bincount(cell[overwrites], minlength=len(counts_of_set))
         lost_writes = np.zeros(len(cells), np.int64)
-        lost_writes[wanted] = lost[of_set]
+        lost_writes[chosen] = counts_of_set[of_set]
         return lost_writes
 
-    def _in_slots(self, cells: Cells, joined: Accesses, rows: Integers, wanted: Flags) -> Flags:
+    def _is_private_slot(self, cells: Cells, accesses: Accesses, rows: Integers, chosen: Flags) -> Flags:
         """By wanted cell, whether one task alone writes it, of a tensor through which tasks exchange values.
 
         A task may renew its slot there before anybody has read it, such as the halo that a task at the edge offers.
 
         Args:
             cells: the cells of a tensor.
-            joined: the accesses that the cells are made of.
-            rows: the rows of `joined` that a launch has, in log order.
-            wanted: the cells of interest.
+            accesses: the accesses that the cells are made of.
+            rows: the rows of `accesses` that a launch has, in log order.
+            chosen: the cells of interest.
         """
-        task = np.zeros(len(joined), np.int64)
-        task[rows] = self.run.order.task_of[joined.record[rows]]
-        writes = np.zeros(len(joined), bool)
-        writes[rows[joined.write[rows]]] = True
+        task = np.zeros(len(accesses), np.int64)
+        task[rows] = self.run.order.task_of[accesses.record[rows]]
+        writes = np.zeros(len(accesses), bool)
+        writes[rows[accesses.write[rows]]] = True
         # With the reads after the first write.
         exchanges = writes.copy()
-        exchanges[rows[np.argmax(joined.write[rows]) :]] = True
-        written = cells.count(writes) > 0
-        by_one = written & ~cells.mixed(task, written, writes)
-        if not cells.mixed(task, by_one, exchanges).any():
+        exchanges[rows[np.argmax(accesses.write[rows]) :]] = True
+        is_written = cells.count(writes) > 0
+        by_one_task = is_written & ~cells.mixed(task, is_written, writes)
+        if not cells.mixed(task, by_one_task, exchanges).any():
             return np.zeros(len(cells), bool)
-        return by_one & wanted
+        return by_one_task & chosen
 
     def _may_replace(self, earlier: Integers, later: Integers) -> Flags:
         """By pair of records, whether the first only initialises what the second writes, or the second releases it.
 
         Instructions of `FILLS` initialise, and copies of a fill too, unless the second is a fill itself.
         """
-        may = self._fills(earlier)
-        may |= self._are(BLIND_ATOMICS, later) & self._are(ATOMIC_NAMES - BLIND_ATOMICS, earlier)
-        may |= self._set_a_flag(earlier) & self._set_a_flag(later)
-        doubtful = np.flatnonzero(~may)
-        doubtful = doubtful[self._is_fill(earlier[doubtful])]
-        may[doubtful] = ~self._is_fill(later[doubtful])
-        return may
+        may_replace = self._is_fill_instruction(earlier)
+        may_replace |= self._are(BLIND_ATOMICS, later) & self._are(ATOMIC_NAMES - BLIND_ATOMICS, earlier)
+        may_replace |= self._sets_a_flag(earlier) & self._sets_a_flag(later)
+        undecided = np.flatnonzero(~may_replace)
+        undecided = undecided[self._is_fill(earlier[undecided])]
+        may_replace[undecided] = ~self._is_fill(later[undecided])
+        return may_replace
 
-    def _decides(self, joined: Accesses, rows: Integers, earlier: Integers, later: Integers) -> Flags:
+    def _decides(self, accesses: Accesses, rows: Integers, earlier: Integers, later: Integers) -> Flags:
         """By pair of records, whether a scalar load of a part of what the second replaces comes between them.
 
         The task of the second has then decided to replace it.
         """
-        lane = self.run.order.lane[self.run.order.position[joined.record[rows]]]
-        loads = rows[(lane == SCALAR) & ~joined.write[rows]]
+        lane = self.run.order.lane[self.run.order.position[accesses.record[rows]]]
+        loads = rows[(lane == SCALAR) & ~accesses.write[rows]]
         if not (len(loads) and len(later)):
             return np.zeros(len(later), bool)
-        task, record = self.run.order.task_of, joined.record
-        writes = rows[joined.write[rows]]
+        task, record = self.run.order.task_of, accesses.record
+        writes = rows[accesses.write[rows]]
         pairs, of_pair = np.unique(np.stack([earlier, later], axis=1), axis=0, return_inverse=True)
         writer = writes[np.searchsorted(record[writes], pairs[:, 1])]
         first, last = np.searchsorted(record[loads], pairs[:, 0]), np.searchsorted(record[loads], pairs[:, 1])
-        found = np.zeros(len(pairs), bool)
-        for part, index in chunks(first, last):
-            write, load = writer[part], loads[index]
-            meet = (joined.low[load] < joined.high[write]) & (joined.high[load] > joined.low[write])
-            found[part[meet & (task[record[load]] == task[record[write]])]] = True
-        return np.asarray(found[of_pair.reshape(-1)], bool)
+        decided = np.zeros(len(pairs), bool)
+        for pair, index in chunks(first, last):
+            write, load = writer[pair], loads[index]
+            overlap = (accesses.low[load] < accesses.high[write]) & (accesses.high[load] > accesses.low[write])
+            decided[pair[overlap & (task[record[load]] == task[record[write]])]] = True
+        return np.asarray(decided[of_pair.reshape(-1)], bool)
 
     def _decides_under_lock(self, earlier: Integers, later: Integers) -> Flags:
         """By pair of records, whether a scalar load of what tasks update under the lock of both decides the second.
@@ -194,20 +194,26 @@ class Overwrites:
         locks = order.locks_held
         if not len(later) or not locks.any():
             return np.zeros(len(later), bool)
-        at = order.position[accesses.record]
-        updated = np.isin(accesses.alloc, accesses.alloc[accesses.write & (locks[at] != 0)])
-        loads = np.flatnonzero(~accesses.write & updated & (order.lane[at] == SCALAR) & (locks[at] != 0))
+        position_of = order.position[accesses.record]
+        updated = np.isin(accesses.alloc, accesses.alloc[accesses.write & (locks[position_of] != 0)])
+        loads = np.flatnonzero(
+            ~accesses.write & updated & (order.lane[position_of] == SCALAR) & (locks[position_of] != 0)
+        )
         pairs, of_pair = np.unique(np.stack([earlier, later], axis=1), axis=0, return_inverse=True)
         begin, end = (np.searchsorted(accesses.record[loads], pairs[:, side]) for side in (0, 1))
         decided = np.zeros(len(pairs), bool)
         for number in np.flatnonzero(order.have_a_common_lock(*order.position[pairs].T)).tolist():
-            both = order.position[pairs[number]].tolist()
-            own = loads[begin[number] : end[number]]
-            own = own[order.task[at[own]] == order.task[both[1]]]
-            own = own[[bool(order.locks_of(*both, load)) for load in at[own].tolist()]]
+            positions = order.position[pairs[number]].tolist()
+            loads_of_pair = loads[begin[number] : end[number]]
+            loads_of_pair = loads_of_pair[order.task[position_of[loads_of_pair]] == order.task[positions[1]]]
+            loads_of_pair = loads_of_pair[
+                [bool(order.locks_of(*positions, load)) for load in position_of[loads_of_pair].tolist()]
+            ]
             file, line, _ = run.log.lines[int(order.line_of[pairs[number, 1]])]
-            sources = {run.source(load)[:2] for load in own.tolist()}
-            decided[number] = any(name == file and source_file(file).decides(above, line) for name, above in sources)
+            sources = {run.source(load)[:2] for load in loads_of_pair.tolist()}
+            decided[number] = any(
+                name == file and source_file(file).decides(load_line, line) for name, load_line in sources
+            )
         return np.asarray(decided[of_pair.reshape(-1)], bool)
 
     def _is_fill(self, records: Integers) -> Flags:
@@ -218,14 +224,14 @@ class Overwrites:
         is_fill = np.zeros(len(self.run.log), bool)
         is_fill[records] = True
         unique = np.flatnonzero(is_fill)
-        is_fill[unique] = self._fills(unique) | self._copies_a_fill(unique)
+        is_fill[unique] = self._is_fill_instruction(unique) | self._copies_a_fill(unique)
         return is_fill[records]
 
-    def _fills(self, records: Integers) -> Flags:
+    def _is_fill_instruction(self, records: Integers) -> Flags:
         """By record, whether it is an instruction of `FILLS`."""
         return self._are(FILLS, records)
 
-    def _set_a_flag(self, records: Integers) -> Flags:
+    def _sets_a_flag(self, records: Integers) -> Flags:
         """By record, whether it is an exchange for a number, without the old value."""
         without_view: Flags = self.run.columns["a_alloc"][records] == NONE
         return self._are(BLIND_ATOMICS, records) & without_view
@@ -242,10 +248,10 @@ class Overwrites:
         single = np.flatnonzero(last - first == 1)
         source = reads[first[single]]
         writes = self._last_writes(source)
-        written = np.flatnonzero(writes != NONE)
-        source, writes = source[written], writes[written]
-        whole = (accesses.low[writes] <= accesses.low[source]) & (accesses.high[writes] >= accesses.high[source])
-        result[single[written]] = whole & self._fills(accesses.record[writes])
+        has_writer = np.flatnonzero(writes != NONE)
+        source, writes = source[has_writer], writes[has_writer]
+        covers = (accesses.low[writes] <= accesses.low[source]) & (accesses.high[writes] >= accesses.high[source])
+        result[single[has_writer]] = covers & self._is_fill_instruction(accesses.record[writes])
         return result
 
     def _last_writes(self, reads: Integers) -> Integers:
@@ -256,19 +262,19 @@ class Overwrites:
         stop = np.searchsorted(
             keys, joint(alloc, np.searchsorted(accesses.record, accesses.record[reads]), len(accesses))
         )
-        last, step = np.full(len(reads), NONE, np.int64), _FIRST_STEP
-        doubtful = np.flatnonzero(stop > begin)
-        while len(doubtful):
+        last_writes, step = np.full(len(reads), NONE, np.int64), _FIRST_STEP
+        undecided = np.flatnonzero(stop > begin)
+        while len(undecided):
             # Search backwards in growing steps: the last write is usually near, but there may be a million.
-            start = np.maximum(stop[doubtful] - step, begin[doubtful])
-            for part, index in chunks(start, stop[doubtful]):
-                read, write = reads[doubtful[part]], writes[index]
-                meet = (accesses.low[write] < accesses.high[read]) & (accesses.high[write] > accesses.low[read])
-                np.maximum.at(last, doubtful[part[meet]], write[meet])
-            stop[doubtful] = start
-            doubtful = doubtful[(last[doubtful] == NONE) & (start > begin[doubtful])]
+            start = np.maximum(stop[undecided] - step, begin[undecided])
+            for row, index in chunks(start, stop[undecided]):
+                read, write = reads[undecided[row]], writes[index]
+                overlap = (accesses.low[write] < accesses.high[read]) & (accesses.high[write] > accesses.low[read])
+                np.maximum.at(last_writes, undecided[row[overlap]], write[overlap])
+            stop[undecided] = start
+            undecided = undecided[(last_writes[undecided] == NONE) & (start > begin[undecided])]
             step *= 2
-        return last
+        return last_writes
 
     @cached_property
     def _writes(self) -> Pairs:
@@ -279,27 +285,27 @@ class Overwrites:
         return writes[order], keys[order]
 
 
-def _by_cell(cells: Cells, rows: Integers, among: Flags) -> Iterator[Pairs]:
+def _by_cell(cells: Cells, rows: Integers, numbered: Flags) -> Iterator[Pairs]:
     """Yield cells and the accesses that touch them, in batches: sorted by cell, then in the order of `rows`.
 
-    Cells are numbered within `among`; others are left out.
+    Cells are numbered within `numbered`; others are left out.
     """
-    number = np.concatenate(([0], np.cumsum(among)))
+    number = np.concatenate(([0], np.cumsum(numbered)))
     # The runs of cells of each distinct access, then those of each access.
     runs = np.flatnonzero(number[cells.last] > number[cells.first])
     runs = runs[np.argsort(cells.of_run[runs], kind="stable")]
     first, last = number[cells.first[runs]], number[cells.last[runs]]
     bounds = (np.searchsorted(cells.of_run[runs], cells.kind[rows], side) for side in ("left", "right"))
     for of_row, run in chunks(*bounds):
-        part, begin, end = _cut(first[run], last[run])
+        run_part, begin, end = _cut_runs(first[run], last[run])
         for piece, cell in chunks(begin, end):
             # Numbers of two bytes take a tenth of the time to sort.
-            short = cell.astype(np.uint16) if number[-1] <= np.iinfo(np.uint16).max else cell
-            by_cell = np.argsort(short, kind="stable")
-            yield cell[by_cell], rows[of_row[part[piece[by_cell]]]]
+            sort_key = cell.astype(np.uint16) if number[-1] <= np.iinfo(np.uint16).max else cell
+            by_cell = np.argsort(sort_key, kind="stable")
+            yield cell[by_cell], rows[of_row[run_part[piece[by_cell]]]]
 
 
-def _cut(begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
+def _cut_runs(begin: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
     """Cut runs of cells into parts of bounded size: the run of each part, its first cell and its end."""
     run, index = expand(np.zeros(len(begin), np.int64), -(-(end - begin) // _MAX_CELLS))
     begin = begin[run] + index * _MAX_CELLS

@@ -25,7 +25,7 @@ from mlusim.verifier.uninitialised.nearby import Beside, fills_in_turn, lines_th
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
     UninitialisedRead,
-    doubtful_reads,
+    reads_to_check,
     undefined_scratch,
     uninitialised_reads,
 )
@@ -38,7 +38,7 @@ def find_uninitialised(run: Run) -> tuple[list[Finding], set[int]]:
     Reads without effect are not reported (`flow.py`). Also returns the records of the lookups whose indices beyond the
     table are all uninitialised.
     """
-    rows = doubtful_reads(run)
+    rows = reads_to_check(run)
     scratch = undefined_scratch(run)
     if not len(rows) and not scratch:
         return [], set()
@@ -51,7 +51,7 @@ def find_uninitialised(run: Run) -> tuple[list[Finding], set[int]]:
     marks = Flow(run, flow, [reads[number] for number in followed])
     effects = {followed[number]: record for number, record in marks.follow().items()}
     with_effect = [_Effect(reads[number], effects[number]) for number in sorted(effects)]
-    return [_with_copies(run, one, reads) for one in _findings(run, with_effect)], marks.padding
+    return [_with_copies(run, finding, reads) for finding in _findings(run, with_effect)], marks.padding
 
 
 class _Effect(NamedTuple):
@@ -74,35 +74,35 @@ def _findings(run: Run, effects: Sequence[_Effect]) -> list[Finding]:
     return _fold_readers(
         run.log,
         [
-            (_finding(run, group[0], len(group), is_hint=is_hint), _bytes_of(group))
+            (_finding(run, group[0], len(group), is_hint=is_hint), _byte_ranges(group))
             for (*_, is_hint), group in groups.items()
         ],
     )
 
 
-def _bytes_of(effects: Sequence[_Effect]) -> Ranges:
-    starts, stops = (np.concatenate([getattr(one.read, edge) for one in effects]) for edge in ("starts", "stops"))
+def _byte_ranges(effects: Sequence[_Effect]) -> Ranges:
+    starts, stops = (np.concatenate([getattr(effect.read, edge) for effect in effects]) for edge in ("starts", "stops"))
     return union(starts, stops)
 
 
 def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
     read, allocation = effect.read, run.log.allocations[effect.read.alloc]
-    sites, before, beside = _sites(run, effect), 0, Beside()
+    sites, missing_write_line, nearby = _sites(run, effect), 0, Beside()
     if is_hint:
-        words = _unselected(allocation.name, sites)
+        finding = _unselected(allocation.name, sites)
     elif run.accesses.write[read.row]:
-        words = _undefined(allocation.name, sites)
+        finding = _undefined(allocation.name, sites)
     else:
         in_gdram = allocation.memory == "gdram"
         later = _later_launch(run, read.row) if in_gdram else ""
         bytes_read = int(read.starts[0]), int(read.stops[-1])
-        beside = write_beside(run, read.row, *bytes_read)
+        nearby = write_beside(run, read.row, *bytes_read)
         if allocation.memory in PRIVATE:
-            before = missing_write(run, read.row, sites, beside)
-        likely, other = _wrong_parts(run, effect.read, allocation, beside)
-        words = _uninitialised(allocation, sites, partly=read.partly, later=later, likely=likely, other=other)
+            missing_write_line = missing_write(run, read.row, sites, nearby)
+        likely, other = _wrong_parts(run, effect.read, allocation, nearby)
+        finding = _uninitialised(allocation, sites, partly=read.partly, later=later, likely=likely, other=other)
     return replace(
-        words,
+        finding,
         region=f"{describe(allocation, read.starts, read.stops)} in {allocation.memory.upper()}",
         nbytes=int((read.stops - read.starts).sum()),
         sites=sites,
@@ -113,8 +113,8 @@ def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding
             "first_byte": int(read.starts[0]),
             "end_byte": int(read.stops[-1]),
             "of_bytes": allocation.nbytes,
-            "before_line": before,
-            "beside_line": beside.at.line,
+            "before_line": missing_write_line,
+            "beside_line": nearby.at.line,
         },
     )
 
@@ -135,7 +135,7 @@ def _with_copies(run: Run, finding: Finding, reads: Sequence[UninitialisedRead])
 
 
 def _wrong_parts(
-    run: Run, read: UninitialisedRead, allocation: AllocationRecord, beside: Beside
+    run: Run, read: UninitialisedRead, allocation: AllocationRecord, nearby: Beside
 ) -> tuple[list[str], list[str]]:
     """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
 
@@ -149,52 +149,62 @@ def _wrong_parts(
     replacing = SourceLine(*run.source(row)[:2]) if row >= 0 else None
     if replacing is not None:
         likely.append(wrong_part(name, (replacing,), "it replaces what was written there before anything reads it"))
-    if private and not beside.at.line and (line := fills_in_turn(run, read.row)):
+    if private and not nearby.at.line and (line := fills_in_turn(run, read.row)):
         why = f"it fills the others that {reader.location} reads in turn, and not {name}"
         likely.append(Remedy(f"correct the buffer at {line}: {why}", Way.ACCESS))
-    if bytes_for_elements := _bytes_for_elements(run, read, allocation, beside):
+    if bytes_for_elements := _bytes_for_elements(run, read, allocation, nearby):
         return [bytes_for_elements, *likely], other
-    if beside.at.line and replacing != beside.at:
+    if nearby.at.line and replacing != nearby.at:
         written_by = lines_that_write(run, read.row, int(read.starts[0]), int(read.stops[-1]))
-        if private and not read.partly and beside.at in written_by and _writes_alike(run, read, beside.at):
-            likely.append(wrong_part(name, (reader, beside.at), which="writes these bytes only later"))
+        if private and not read.partly and nearby.at in written_by and _writes_slot(run, read, nearby.at):
+            likely.append(wrong_part(name, (reader, nearby.at), which="writes these bytes only later"))
             return likely, other
         earlier = (run.accesses.alloc == read.alloc) & (run.accesses.record < read.record)
-        alone = run.lines_of(earlier & run.accesses.write) == {beside.at}
-        unlikely = beside.is_scalar or (written_by if private else not alone)
-        (other if unlikely else likely).append(wrong_part(name, (beside.at,), which="writes other bytes of it"))
+        only_writer = run.lines_of(earlier & run.accesses.write) == {nearby.at}
+        unlikely = nearby.is_scalar or (written_by if private else not only_writer)
+        (other if unlikely else likely).append(wrong_part(name, (nearby.at,), which="writes other bytes of it"))
     return likely, other
 
 
-def _bytes_for_elements(run: Run, read: UninitialisedRead, allocation: AllocationRecord, beside: Beside) -> str:
+def _bytes_for_elements(run: Run, read: UninitialisedRead, allocation: AllocationRecord, nearby: Beside) -> str:
     """Return the remedy for a size of BANG C in elements: as many bytes are written as elements are read, or ""."""
-    if not beside.at.line or not run.site(int(run.accesses.record[beside.row]), "").is_compiled:
+    if not nearby.at.line or not run.site(int(run.accesses.record[nearby.row]), "").is_compiled:
         return ""
-    (low, first), (high, end) = (
-        edge[[beside.row, read.row]].tolist() for edge in (run.accesses.low, run.accesses.high)
+    (write_low, read_low), (write_end, read_end) = (
+        edge[[nearby.row, read.row]].tolist() for edge in (run.accesses.low, run.accesses.high)
     )
     # Arrays of BANG C are recorded as bytes.
-    if low != first or end - first not in ((high - low) * itemsize for itemsize in (2, 4, 8)):
+    if write_low != read_low or read_end - read_low not in (
+        (write_end - write_low) * itemsize for itemsize in (2, 4, 8)
+    ):
         return ""
-    what = f"{group_digits(high - low)} of the {group_digits(end - first)} bytes that are read"
+    written_share = (
+        f"{group_digits(write_end - write_low)} of the {group_digits(read_end - read_low)} bytes that are read"
+    )
     return Remedy(
-        f"multiply the size at {beside.at.location}, which is in bytes: it writes {what}", Way.PART, allocation.name
+        f"multiply the size at {nearby.at.location}, which is in bytes: it writes {written_share}",
+        Way.PART,
+        allocation.name,
     )
 
 
-def _writes_alike(run: Run, read: UninitialisedRead, line: SourceLine) -> bool:
+def _writes_slot(run: Run, read: UninitialisedRead, line: SourceLine) -> bool:
     """Return whether a line writes just the bytes of a read in some iterations: a slot, not the edge of a tile.
 
     Other lines may write them, too, unless the read belongs to an update, which would carry them on.
     """
     accesses = run.accesses
-    own = accesses.record == accesses.record[read.row]
+    of_record = accesses.record == accesses.record[read.row]
     of_buffer = accesses.alloc == accesses.alloc[read.row]
     first, end = int(read.starts[0]), int(read.stops[-1])
-    inside = of_buffer & accesses.write & (accesses.low >= first) & (accesses.high <= end)
-    begins, ends = (run.lines_of(inside & edge) for edge in (accesses.low == first, accesses.high == end))
-    updates = bool((own & of_buffer & accesses.write).any())
-    return line in begins & ends and not (updates and lines_that_write(run, read.row, first, end) != {line})
+    inner_writes = of_buffer & accesses.write & (accesses.low >= first) & (accesses.high <= end)
+    beginning_lines, ending_lines = (
+        run.lines_of(inner_writes & edge) for edge in (accesses.low == first, accesses.high == end)
+    )
+    updates = bool((of_record & of_buffer & accesses.write).any())
+    return line in beginning_lines & ending_lines and not (
+        updates and lines_that_write(run, read.row, first, end) != {line}
+    )
 
 
 def _sites(run: Run, effect: _Effect) -> tuple[Site, ...]:
@@ -214,7 +224,7 @@ def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Find
     """
     groups: list[tuple[tuple[str, ...], list[Ranges], list[Finding]]] = []
     for finding, ranges in findings:
-        buffer = _buffer_of(log, finding)
+        buffer = _buffer_key(log, finding)
         for name, members, group in groups:
             if name == buffer and ("gdram" not in name or any(_overlap(ranges, member) for member in members)):
                 members.append(ranges)
@@ -222,21 +232,24 @@ def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Find
                 break
         else:
             groups.append((buffer, [ranges], [finding]))
-    return [_placed(main, others) for _, _, (main, *others) in groups]
+    return [_fold_with_place(main, others) for _, _, (main, *others) in groups]
 
 
-def _placed(main: Finding, others: Sequence[Finding]) -> Finding:
+def _fold_with_place(main: Finding, others: Sequence[Finding]) -> Finding:
     """Return a finding with others folded into it, and with the line before which their missing write belongs."""
     lines = [finding.fields["before_line"] for finding in (main, *others)]
     folded = main.fold(*others)
     if all(lines) and len({finding.sites[0].file for finding in (main, *others)}) == 1:
-        before = location_of(main.sites[0].file, min(lines))
-        placed = (write_bytes(f"before {before}", one.of) if fixes_by(one, Way.WRITE) else one for one in main.remedies)
-        folded = replace(folded, remedies=tuple(placed))
+        location = location_of(main.sites[0].file, min(lines))
+        remedies = (
+            write_bytes(f"before {location}", remedy.of) if fixes_by(remedy, Way.WRITE) else remedy
+            for remedy in main.remedies
+        )
+        folded = replace(folded, remedies=tuple(remedies))
     return folded
 
 
-def _buffer_of(log: Log, finding: Finding) -> tuple[str, ...]:
+def _buffer_key(log: Log, finding: Finding) -> tuple[str, ...]:
     """Return what the findings of one buffer have in common: kind and role, its memory and name, and the kernel."""
     site = finding.sites[0]
     launch = log.launches[log.tasks[log.records.values(site.record)["task"]].launch]
@@ -245,9 +258,9 @@ def _buffer_of(log: Log, finding: Finding) -> tuple[str, ...]:
 
 def _overlap(one: Ranges, other: Ranges) -> bool:
     """Return whether two sets of byte ranges, each in ascending order, have bytes in common."""
-    first = np.searchsorted(other[1], one[0], side="right")
-    inside = first < len(other[0])
-    return bool((other[0][first[inside]] < one[1][inside]).any())
+    candidate = np.searchsorted(other[1], one[0], side="right")
+    exists = candidate < len(other[0])
+    return bool((other[0][candidate[exists]] < one[1][exists]).any())
 
 
 def _later_launch(run: Run, read: int) -> str:
@@ -257,8 +270,8 @@ def _later_launch(run: Run, read: int) -> str:
     writes = accesses.meeting(read) & accesses.write & (launch > launch[read])
     if not writes.any():
         return ""
-    here, later = (log.launches[int(number)] for number in (launch[read], launch[writes].min()))
-    return later.kernel if (later.kernel, later.launched_at) != (here.kernel, here.launched_at) else ""
+    reader, writer = (log.launches[int(number)] for number in (launch[read], launch[writes].min()))
+    return writer.kernel if (writer.kernel, writer.launched_at) != (reader.kernel, reader.launched_at) else ""
 
 
 def _uninitialised(
@@ -293,7 +306,7 @@ def _uninitialised(
         title=f"{sites[0].operation} reads {buffer}, part of which is uninitialised"
         if partly
         else f"{sites[0].operation} reads {buffer} before anything is written there",
-        rule="fresh memory holds its previous contents, not zeros" + _takes_effect(sites),
+        rule="fresh memory holds its previous contents, not zeros" + _effect_text(sites),
         remedies=tuple(remedies),
     )
 
@@ -303,7 +316,7 @@ def _undefined(buffer: str, sites: tuple[Site, ...]) -> Finding:
     return Finding(
         kind="uninitialised",
         title=f"{buffer} is used after it was scratch of {sites[0].operation}, which leaves it undefined",
-        rule="an instruction leaves its scratch undefined" + _takes_effect(sites),
+        rule="an instruction leaves its scratch undefined" + _effect_text(sites),
         remedies=(f"pass another buffer as scratch, or write {buffer} again before its next use",),
     )
 
@@ -319,7 +332,7 @@ def _unselected(buffer: str, sites: tuple[Site, ...]) -> Finding:
     )
 
 
-def _takes_effect(sites: tuple[Site, ...]) -> str:
+def _effect_text(sites: tuple[Site, ...]) -> str:
     return "" if len(sites) == 1 else f"; at {sites[1].location} these bytes take effect"
 
 
