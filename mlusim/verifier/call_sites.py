@@ -25,17 +25,19 @@ def call_sites(log: Log, record: int) -> tuple[SourceLine, ...]:
     file, line, _ = log.lines[log.records.values(record)["line"]]
     calls = _calls(log, file, line)
     if len(calls) > 1:
-        before, after = _neighbours(log, record, {(name, function_around(name, call)) for name, call in calls})
-        calls = [call for call in calls if _is_between(call, before, after)] or calls
-    return _named(calls)
+        line_before, line_after = _neighbours(
+            log, record, {(name, function_around(name, call)) for name, call in calls}
+        )
+        calls = [call for call in calls if _is_between(call, line_before, line_after)] or calls
+    return _few_lines(calls)
 
 
 def calls_around(log: Log, at: SourceLine) -> tuple[SourceLine, ...]:
     """Return the lines that call the function around a line, if a few do; of an operation, `call_sites` knows more."""
-    return _named(_calls(log, at.file, at.line))
+    return _few_lines(_calls(log, at.file, at.line))
 
 
-def _named(calls: Iterable[tuple[str, int]]) -> tuple[SourceLine, ...]:
+def _few_lines(calls: Iterable[tuple[str, int]]) -> tuple[SourceLine, ...]:
     lines = tuple(SourceLine(*call) for call in sorted(set(calls)))
     return lines if len(lines) <= _MOST_CALLS else ()
 
@@ -53,8 +55,8 @@ def _calls(log: Log, file: str, line: int) -> list[tuple[str, int]]:
     calls = [
         (caller, call)
         for caller in dict.fromkeys(name for name, _, _ in log.lines)
-        for call, called in source_file(caller).calls
-        if name and called == name and not (caller == file and first <= call <= last) and function_around(caller, call)
+        for call, callee in source_file(caller).calls
+        if name and callee == name and not (caller == file and first <= call <= last) and function_around(caller, call)
     ]
     if not calls or line in recorded.lambdas:
         calls = [call for call in recorded.callers(line) if function_around(*call)]
@@ -65,23 +67,29 @@ def _neighbours(log: Log, record: int, functions: set[tuple[str, str]]) -> tuple
     """Return file and line of the operations of a task before and after a record in one of these functions."""
     first, last = max(0, record - _NEARBY), min(len(log.records), record + _NEARBY)
     lines, tasks = (log.records.column(name, slice(first, last)) for name in ("line", "task"))
-    own = np.flatnonzero(tasks == tasks[record - first]) + first
+    records_of_task = np.flatnonzero(tasks == tasks[record - first]) + first
     locations = {code: log.lines[code][:2] for code in np.unique(lines).tolist()}
-    inside = {code for code, location in locations.items() if (location[0], function_around(*location)) in functions}
-    near = [
-        next((locations[code] for at in some.tolist() if (code := int(lines[at - first])) in inside), ("", 0))
-        for some in (own[own < record][::-1], own[own > record])
+    function_lines = {
+        code for code, location in locations.items() if (location[0], function_around(*location)) in functions
+    }
+    neighbours = [
+        next(
+            (locations[code] for at in records.tolist() if (code := int(lines[at - first])) in function_lines), ("", 0)
+        )
+        for records in (records_of_task[records_of_task < record][::-1], records_of_task[records_of_task > record])
     ]
-    return near[0], near[1]
+    return neighbours[0], neighbours[1]
 
 
-def _is_between(call: tuple[str, int], before: tuple[str, int], after: tuple[str, int]) -> bool:
+def _is_between(call: tuple[str, int], line_before: tuple[str, int], line_after: tuple[str, int]) -> bool:
     """Return whether a call comes after one line and before another, which may be in the next iteration of a loop.
 
     Lines of other functions do not count, but one of the two has to be in the function of the call.
     """
     function = call[0], function_around(*call)
-    begin, end = (line if (file, function_around(file, line)) == function else 0 for file, line in (before, after))
+    begin, end = (
+        line if (file, function_around(file, line)) == function else 0 for file, line in (line_before, line_after)
+    )
     if begin and end and end <= begin:
         return begin <= call[1] or call[1] <= end
     return bool(begin or end) and begin <= call[1] <= (end or call[1])

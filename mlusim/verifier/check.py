@@ -35,8 +35,10 @@ def check_names(**options: object) -> None:
     A text would allow each of its parts.
     """
     for option, value in options.items():
-        named = isinstance(value, tuple | list | set | frozenset) and all(isinstance(name, str) for name in value)
-        if not (named or isinstance(value, bool)):
+        is_collection = isinstance(value, tuple | list | set | frozenset) and all(
+            isinstance(name, str) for name in value
+        )
+        if not (is_collection or isinstance(value, bool)):
             raise InputError(
                 f"{option}={shown(value)}: pass a tuple of names of outputs, such as ('out',), or True for all"
             )
@@ -90,11 +92,11 @@ def check_log(
     uninitialised, padding = find_uninitialised(run)
     findings += uninitialised
     findings += find_remarks(run, padding)
-    uses, wrong = Coverage(run, plan, rewrites, partial, planned).measure()
+    uses, coverage_findings = Coverage(run, plan, rewrites, partial, planned).measure()
     if plan is not None:
-        wrong += nram_beyond_plan(log, plan)
+        coverage_findings += nram_beyond_plan(log, plan)
     if stopped is None:
-        findings += wrong
+        findings += coverage_findings
         for find in (find_locks_left, find_unread, find_stale, find_overlapping_copies, find_unawaited):
             findings += find(run)
         # With an empty tensor, a run does not show what its buffers and syncs are for.

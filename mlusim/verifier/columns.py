@@ -17,8 +17,8 @@ _TYPES = tuple((np.dtype(kind), np.iinfo(kind).max // 2) for kind in (np.int16, 
 
 def narrow(values: Any) -> Integers:
     """Return integers in 2, 4 or 8 bytes each: sums and differences of two of them fit."""
-    most = max(int(values.max(initial=0)), -int(values.min(initial=0)))
-    narrower = next((kind for kind, limit in _TYPES if most <= limit), values.dtype)
+    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    narrower = next((kind for kind, limit in _TYPES if largest <= limit), values.dtype)
     return np.asarray(values.astype(narrower, copy=False))
 
 

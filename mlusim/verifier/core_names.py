@@ -33,5 +33,5 @@ def _names(text: str) -> Mapping[int, str]:
     except (SyntaxError, ValueError):
         return {}
     methods = [call for call in calls if isinstance(call, ast.Attribute) and _OF_CORE.fullmatch(call.attr)]
-    named = [call for call in methods if isinstance(call.value, ast.Name | ast.Attribute)]
-    return {call.lineno: ast.unparse(call.value) for call in sorted(named, key=lambda call: call.lineno)}
+    method_calls = [call for call in methods if isinstance(call.value, ast.Name | ast.Attribute)]
+    return {call.lineno: ast.unparse(call.value) for call in sorted(method_calls, key=lambda call: call.lineno)}

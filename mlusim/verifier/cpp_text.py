@@ -17,13 +17,13 @@ _BODY = re.compile(
 
 def without_comments(text: str) -> str:
     """Return a text with spaces for its comments and strings; the lines stay."""
-    return _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    return _NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
 def body_of(code: str, at: int) -> int:
     """Return the position of the brace that opens the body of a function, after its parameters; -1 if it has none."""
-    found = _BODY.match(code, at)
-    return found.end() - 1 if found else -1
+    match = _BODY.match(code, at)
+    return match.end() - 1 if match else -1
 
 
 def end_of_branch(code: str, at: int) -> int:

@@ -69,14 +69,14 @@ def deadlock(run: Run) -> Finding | None:
         f"{site.location} {_names(log, order.task[positions].tolist())}"
         for site, positions in zip(sites, by_line.values(), strict=True)
     )
-    held = locks_in_use(run)
+    locks = locks_in_use(run)
     waits_at = set(order.record[waiting].tolist())
-    holders = {number: task for (task, number), record in held.items() if record not in waits_at}
-    locked = {number: held[task, number] for number, task in holders.items()}
+    holders = {number: task for (task, number), record in locks.items() if record not in waits_at}
+    locked = {number: locks[task, number] for number, task in holders.items()}
     title, remedy = _deadlock(log, tasks_of, holders, returned=bool(returned))
-    again = {int(run.columns["line"][record]) for record in locked.values()} & by_line.keys()
+    repeated_lines = {int(run.columns["line"][record]) for record in locked.values()} & by_line.keys()
     # Tasks wait for a lock where they acquired one: in the next turn of a loop, not in another order.
-    remedies = [_RELEASE if again else remedy]
+    remedies = [_RELEASE if repeated_lines else remedy]
     if returned and all(log.tasks[task].is_memory_core for task in returned):
         remedies = _without_memory_cores(sites[0], list(tasks_of)) or remedies
     return Finding(
@@ -129,17 +129,20 @@ def _passed_alone(run: Run, waiting: Integers) -> list[str]:
         if not memory_core.is_memory_core or name not in _OF_CORES_ALONE:
             continue
         codes = {code: other for code, other in enumerate(log.ops) if other in (name, *_OF_CORES_ALONE.values())}
-        same = [code for code, other in codes.items() if other == name]
-        turn = np.count_nonzero(order.op[order.first[order.task[position]] : position] == same[0])
+        own_codes = [code for code, other in codes.items() if other == name]
+        times_passed = np.count_nonzero(order.op[order.first[order.task[position]] : position] == own_codes[0])
         for task, record in enumerate(log.tasks):
             if record.is_memory_core or (record.launch, record.cluster) != (memory_core.launch, memory_core.cluster):
                 continue
             of_task = order.of_task(task)
-            own = of_task.start + np.flatnonzero(np.isin(order.op[of_task], list(codes)))
-            own = own[~np.isin(own, waiting)]
-            turns = np.cumsum(order.op[own] == same[0])
+            barriers = of_task.start + np.flatnonzero(np.isin(order.op[of_task], list(codes)))
+            barriers = barriers[~np.isin(barriers, waiting)]
+            rounds = np.cumsum(order.op[barriers] == own_codes[0])
             # The barrier after as many, or else the last one before it.
-            later, earlier = (own[(order.op[own] != same[0]) & when] for when in (turns == turn, turns < turn))
+            later, earlier = (
+                barriers[(order.op[barriers] != own_codes[0]) & when]
+                for when in (rounds == times_passed, rounds < times_passed)
+            )
             for other in (*later[:1].tolist(), *earlier[-1:].tolist()):
                 site = run.site(int(order.record[other]), "passed")
                 return [f"{site.call(f'{name}()')} in place of {site.call(f'{site.operation}()')} at {site.location}"]

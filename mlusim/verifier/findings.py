@@ -231,7 +231,7 @@ class Finding:
 
     def fold(self, *others: Finding) -> Finding:
         """Return the finding with others, and what is folded into them, as consequences of the same fault."""
-        return replace(self, folded=(*self.folded, *(one for other in others for one in other.unfolded)))
+        return replace(self, folded=(*self.folded, *(finding for other in others for finding in other.unfolded)))
 
     def text(self, *, colour: bool = False) -> str:
         """Format for the terminal; `colour` adds ANSI codes."""
@@ -281,8 +281,8 @@ def wrong_part(buffer: str, sites: Iterable[SourceLine], why: str = "", *, which
     `why`: how that shows; `which`: what the last of the lines does.
     """
     at = either_of(_chooses(buffer, site) for site in sites)
-    more = f", which {which}" if which else f": {why}" if why else ""
-    return Remedy(f"correct the part of {buffer} at {at}{more}", Way.PART, buffer)
+    reason = f", which {which}" if which else f": {why}" if why else ""
+    return Remedy(f"correct the part of {buffer} at {at}{reason}", Way.PART, buffer)
 
 
 def write_bytes(where: str, how: str) -> Remedy:
@@ -333,7 +333,10 @@ def in_one_function(first: Site, second: Site) -> tuple[SourceLine, SourceLine]:
     if (first.at, second.at) in pairs:
         return first.at, second.at
     calls = ({pair[side] for pair in pairs} for side in (0, 1))
-    one, other = (some.pop() if len(some) == 1 else site.at for some, site in zip(calls, (first, second), strict=True))
+    one, other = (
+        locations.pop() if len(locations) == 1 else site.at
+        for locations, site in zip(calls, (first, second), strict=True)
+    )
     return one, other
 
 

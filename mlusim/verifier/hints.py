@@ -31,19 +31,19 @@ def find_overlapping_copies(run: Run) -> list[Finding]:
     """
     log, columns = run.log, run.columns
     copies = ops_among(log, ("memcpy", "move"))
-    inside = (columns["dst_alloc"] == columns["a_alloc"]) & copies[columns["op"]]
-    inside &= (columns["dst_offset"] != columns["a_offset"]) | (columns["dst_box"] != columns["a_box"])
-    records = np.flatnonzero(inside)
+    within_buffer = (columns["dst_alloc"] == columns["a_alloc"]) & copies[columns["op"]]
+    within_buffer &= (columns["dst_offset"] != columns["a_offset"]) | (columns["dst_box"] != columns["a_box"])
+    records = np.flatnonzero(within_buffer)
     names = ("line", "dst_offset", "dst_box", "a_offset", "a_box")
-    kinds, first, counts = np.unique(
+    kinds, first, times_by_kind = np.unique(
         np.stack([columns[name][records] for name in names]), axis=1, return_index=True, return_counts=True
     )
     by_line: dict[int, tuple[int, int]] = {}
-    for (line, to, dst_box, origin, a_box), record, times in zip(
-        kinds.T.tolist(), records[first].tolist(), counts.tolist(), strict=True
+    for (line, dst_offset, dst_box, src_offset, a_box), record, times in zip(
+        kinds.T.tolist(), records[first].tolist(), times_by_kind.tolist(), strict=True
     ):
-        written, read = geometry_of(log.boxes[dst_box]), geometry_of(log.boxes[a_box])
-        if written is not None and read is not None and overlap(written, to, read, origin):
+        dst_bytes, src_bytes = geometry_of(log.boxes[dst_box]), geometry_of(log.boxes[a_box])
+        if dst_bytes is not None and src_bytes is not None and overlap(dst_bytes, dst_offset, src_bytes, src_offset):
             earliest, count = by_line.get(line, (record, 0))
             by_line[line] = min(earliest, record), count + times
     return [
@@ -102,10 +102,10 @@ def find_redundant(run: Run) -> list[Finding]:
     findings = []
     unawaited = len(_unawaited(order))
     for lines in _groups_of_lines(run):
-        if any(_is_in_a_single_turn(run, line) for line in lines):
+        if any(_is_in_single_iteration(run, line) for line in lines):
             continue
-        without = order.without([*dropped, *lines])
-        if len(_unawaited(without)) > unawaited or _needed(run.but(order=without)):
+        reduced = order.without([*dropped, *lines])
+        if len(_unawaited(reduced)) > unawaited or _needed(run.but(order=reduced)):
             continue
         dropped += lines
         records = np.flatnonzero((columns["pipe"] == SYNC) & np.isin(columns["line"], lines))
@@ -134,10 +134,10 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
     rounds = [positions for _, positions in order.rounds]
     # A barrier can be judged only if several tasks write shared memory, and do not read there what they wrote.
     of_all = run.accesses.where(np.flatnonzero((run.space.shared & ~run.space.read_only)[run.accesses.alloc]))
-    kept = np.intersect1d(of_all.alloc[of_all.write], of_all.alloc[~of_all.write])
+    exchanged = np.intersect1d(of_all.alloc[of_all.write], of_all.alloc[~of_all.write])
     work, writes, reads = (
         set(order.task_of[of_all.record[rows]].tolist())
-        for rows in (of_all.alloc >= 0, of_all.write, ~of_all.write & np.isin(of_all.alloc, kept))
+        for rows in (of_all.alloc >= 0, of_all.write, ~of_all.write & np.isin(of_all.alloc, exchanged))
     )
     barriers = set(columns["line"][ops_among(run.log, BARRIERS)[columns["op"]]].tolist())
     for positions in rounds:
@@ -148,8 +148,8 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
     together: list[set[int]] = []
     for positions in rounds:
         met = {int(line) for line in columns["line"][order.record[positions]]}
-        joined = [group for group in together if group & met]
-        for group in joined:
+        meeting_groups = [group for group in together if group & met]
+        for group in meeting_groups:
             together.remove(group)
             met |= group
         together.append(met)
@@ -159,7 +159,7 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
             yield sorted(group)
 
 
-def _is_in_a_single_turn(run: Run, line: int) -> bool:
+def _is_in_single_iteration(run: Run, line: int) -> bool:
     """Return whether a line is in a loop, and no task passes it twice."""
     file, number, _ = run.log.lines[line]
     loops = source_file(file).loops_around(number)
@@ -169,11 +169,11 @@ def _is_in_a_single_turn(run: Run, line: int) -> bool:
 def _needed(run: Run) -> bool:
     """Return whether a run without some syncs has a race, or a release of a buffer in flight."""
     order, record = run.order, run.accesses.record
-    early = order.position - order.first[order.task_of] < _FIRST_OPERATIONS // max(1, len(run.log.tasks))
-    for chosen in (run.but(accesses=run.accesses.where(early[record])), run):
-        if len(in_flight(chosen)):
+    is_early = order.position - order.first[order.task_of] < _FIRST_OPERATIONS // max(1, len(run.log.tasks))
+    for part in (run.but(accesses=run.accesses.where(is_early[record])), run):
+        if len(in_flight(part)):
             return True
         for join in (within_tasks, between_tasks):
-            if any(len(a) for a, _ in join(chosen)):
+            if any(len(a) for a, _ in join(part)):
                 return True
     return False

@@ -18,12 +18,12 @@ _GROUP = Path("/sys/fs/cgroup")
 def check_memory_needed(records: int) -> None:
     """Raise `InputError` if checking this many records needs more memory than is free; does nothing if unknown."""
     needed = records * BYTES_PER_OPERATION
-    free = free_bytes() if needed > _SMALL else None
-    if free is not None and needed > free:
+    available = free_bytes() if needed > _SMALL else None
+    if available is not None and needed > available:
         raise InputError(
             f"the checker needs about {short_bytes(needed)} of memory for {group_digits(records)} operations, and "
-            f"{short_bytes(free)} are free: check a smaller run of the kernel, as faults show in a few iterations of "
-            "each task, or use a machine with more memory"
+            f"{short_bytes(available)} are free: check a smaller run of the kernel, as faults show in a few iterations "
+            "of each task, or use a machine with more memory"
         )
 
 
@@ -31,11 +31,13 @@ def free_bytes() -> int | None:
     """Return the memory still available to this process, on Linux; None if unknown."""
     try:
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="ascii").splitlines())
-        free = int(lines["MemAvailable"].split()[0]) << 10
+        available_bytes = int(lines["MemAvailable"].split()[0]) << 10
     except (OSError, ValueError, LookupError):
         return None
     try:
-        limit, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        limit_bytes, used_bytes = (
+            int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
+        )
     except (OSError, ValueError):  # no group, or one without a limit
-        return free
-    return min(free, max(limit - used, 0))
+        return available_bytes
+    return min(available_bytes, max(limit_bytes - used_bytes, 0))

@@ -39,10 +39,10 @@ class Element:
     nbytes: int
 
 
-def last_writer(run: Run, element: Element, before: int) -> int:
-    """Return the last record before `before` that writes any byte of an element; NONE if there is none."""
+def last_writer(run: Run, element: Element, end: int) -> int:
+    """Return the last record before `end` that writes any byte of an element; NONE if there is none."""
     accesses, byte = run.accesses, element.byte
-    candidates = (accesses.alloc == element.alloc) & accesses.write & (accesses.record < before)
+    candidates = (accesses.alloc == element.alloc) & accesses.write & (accesses.record < end)
     candidates &= (accesses.low < byte + element.nbytes) & (accesses.high > byte)
     geometry = Geometry(0, element.nbytes, ())
     for row in np.flatnonzero(candidates)[::-1].tolist():
@@ -104,30 +104,34 @@ class Lineage:
         Only those of elements that the same operation stored, and that write to the buffers through which it came: they
         might have written it, too. A fill only prepares for others.
         """
-        fills = ops_among(self.run.log, FILLS)[self.run.columns["op"]]
+        is_fill = ops_among(self.run.log, FILLS)[self.run.columns["op"]]
         if not self.records or not others or not all(other.records for other in others):
             return set()
-        only = self.lines.difference(*(other.lines for other in others))
-        filling = [record for record in self.records if fills[record]]
-        if only and only <= self.run.lines_at(filling):
+        own_lines = self.lines.difference(*(other.lines for other in others))
+        filling = [record for record in self.records if is_fill[record]]
+        if own_lines and own_lines <= self.run.lines_at(filling):
             # What replaces the fill in the others should have replaced it here.
-            filled = {self._written(record) for record in filling}
-            replaced = [[made for made in other.records[1:] if self._written(made) in filled] for other in others]
-            if replacing := set.intersection(*map(self.run.lines_at, replaced)) - only:
+            filled = {self._written_buffer(record) for record in filling}
+            replaced = [
+                [writer for writer in other.records[1:] if self._written_buffer(writer) in filled] for other in others
+            ]
+            if replacing := set.intersection(*map(self.run.lines_at, replaced)) - own_lines:
                 return replacing
-        if only and all(other.are_all for other in others):
+        if own_lines and all(other.are_all for other in others):
             return set()
-        buffers = {self._written(record) for record in self.records} - {""}
+        buffers = {self._written_buffer(record) for record in self.records} - {""}
         lacks = []
         for other in (other for other in others if other.records[0] == self.records[0]):
             # If its own records are not all, it only lacks what made the other last.
             records = other.records if self.are_all else other.records[1:2]
             lacks.append(
-                self.run.lines_at([made for made in records if self._written(made) in buffers and not fills[made]])
+                self.run.lines_at(
+                    [writer for writer in records if self._written_buffer(writer) in buffers and not is_fill[writer]]
+                )
             )
         return set.intersection(*lacks) - self.lines if lacks else set()
 
-    def _written(self, record: int) -> str:
+    def _written_buffer(self, record: int) -> str:
         """Return the name of the buffer that a record writes, which each task may have of its own; else ""."""
         alloc = int(self.run.columns["dst_alloc"][record])
         return "" if alloc == NONE else self.run.log.allocations[alloc].name
@@ -142,39 +146,39 @@ def lineage_of(run: Run, element: Element) -> Lineage:
     store = last_writer(run, element, len(run.log))
     if store == NONE:
         return Lineage(run, [], are_all=True)
-    made: dict[int, None] = {store: None}
+    records: dict[int, None] = {store: None}
     todo, of_line, skipped = [(store, element.byte)], Counter[int](), False
-    while todo and len(made) < _MOST_MAKERS:
+    while todo and len(records) < _MOST_MAKERS:
         record, at = todo.pop(0)
         for maker, its_byte in _makers(run, record, at):
             line = int(run.columns["line"][maker])
-            if maker in made:
+            if maker in records:
                 continue
             if of_line[line] == _MOST_OF_A_LINE:
                 skipped = True
                 continue
-            made[maker] = None
+            records[maker] = None
             of_line[line] += 1
             todo.append((maker, its_byte))
-    return Lineage(run, list(made), are_all=not (todo or skipped))
+    return Lineage(run, list(records), are_all=not (todo or skipped))
 
 
-def _makers(run: Run, record: int, byte: int) -> list[tuple[int, int]]:
+def _makers(run: Run, record: int, first_byte: int) -> list[tuple[int, int]]:
     """Return the records that wrote what a record computes a byte from, each with a byte that it wrote there."""
     accesses = run.accesses
-    elements = sources_of(run, record, byte)
+    elements = sources_of(run, record, first_byte)
     if not elements:
         elements = [
             Element(int(accesses.alloc[row]), int(accesses.low[row]), int(accesses.high[row] - accesses.low[row]))
             for row in np.flatnonzero((accesses.record == record) & ~accesses.write).tolist()
         ]
     writers = ((last_writer(run, element, record), element.byte) for element in elements)
-    made = [(writer, at) for writer, at in writers if writer != NONE]
-    loaded = loaded_before(run, record) if _by_number(run, record, elements, made) else []
-    return made + [(load, 0) for load in loaded]
+    makers = [(writer, byte) for writer, byte in writers if writer != NONE]
+    loaded = loaded_before(run, record) if _uses_a_number(run, record, elements, makers) else []
+    return makers + [(load, 0) for load in loaded]
 
 
-def _by_number(run: Run, record: int, elements: Sequence[Element], made: Sequence[tuple[int, int]]) -> bool:
+def _uses_a_number(run: Run, record: int, elements: Sequence[Element], makers: Sequence[tuple[int, int]]) -> bool:
     """Return whether a record uses a number of its task: it stores one, computes with one, or copies from an input.
 
     What a copy takes of an input may be at an address that the task has loaded.
@@ -183,26 +187,26 @@ def _by_number(run: Run, record: int, elements: Sequence[Element], made: Sequenc
         run: the run.
         record: the record.
         elements: those that it computes from.
-        made: what wrote them.
+        makers: what wrote them.
     """
     pipe, name = int(run.columns["pipe"][record]), run.log.ops[int(run.columns["op"][record])]
     if pipe == SCALAR:
         return not elements
     if name in _WITH_NUMBERS:
         return bool(run.columns["b_alloc"][record] == NONE)
-    return is_copy(name, pipe) and not made
+    return is_copy(name, pipe) and not makers
 
 
 def loaded_before(run: Run, record: int) -> list[int]:
     """Return the records by which a task last read registers, of a few lines, before a record."""
     columns, log = run.columns, run.log
-    before = np.flatnonzero(
+    loads = np.flatnonzero(
         (columns["task"][:record] == columns["task"][record]) & (columns["a_alloc"][:record] != NONE)
     )
-    reads = before[ops_among(log, _TO_REGISTER)[columns["op"][before]] | (columns["pipe"][before] == SCALAR)]
+    reads = loads[ops_among(log, _TO_REGISTER)[columns["op"][loads]] | (columns["pipe"][loads] == SCALAR)]
     sources = joint(columns["line"][reads[::-1]], columns["a_alloc"][reads[::-1]], len(log.allocations))
     _, last = np.unique(sources, return_index=True)
-    return [int(one) for one in reads[::-1][np.sort(last)[:_MOST_TO_REGISTERS]]]
+    return [int(read) for read in reads[::-1][np.sort(last)[:_MOST_TO_REGISTERS]]]
 
 
 def _source_byte(run: Run, record: int, side: str, byte: int) -> int | None:

@@ -55,7 +55,9 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         return Finding(kind="stopped", title=f"{name}: {error}", fields={"error": name})
     if isinstance(error, HangError) and not error.location:
         return deadlock(run) or Finding(kind="hang", title=error.message)
-    kind, rule, remedy = next((_KINDS[known] for known in _KINDS if isinstance(error, known)), ("stopped", "", ""))
+    kind, rule, remedy = next(
+        (_KINDS[error_class] for error_class in _KINDS if isinstance(error, error_class)), ("stopped", "", "")
+    )
     if kind == "access" and (" is outside " in error.message or ", which has " in error.message):
         remedy = _SIZE
     at = SourceLine(*error.source)
@@ -68,21 +70,21 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
     remedy = remedy.format(loop=f"the loop at {loops[0]}" if len(loops) == 1 else "its loop")
     refused = _refused(error.message)
     # Where a task acquired the lock that it waits for itself, or that it holds in place of the one that it releases.
-    held, lock = locks_in_use(run), None
+    locks, lock = locks_in_use(run), None
     if isinstance(error, HangError) and error.own_lock:
-        lock = held.get(error.own_lock)
+        lock = locks.get(error.own_lock)
     elif "holds" in refused:
-        lock = next(record for (_, number), record in held.items() if number == refused["holds"])
+        lock = next(record for (_, number), record in locks.items() if number == refused["holds"])
         acquires = location_of(*run.log.lines[int(run.columns["line"][lock])][:2])
         remedy = f"acquire and release the same lock: {acquires} acquires lock {refused['holds']}"
     return Finding(
         kind=kind,
         title=error.message,
-        location=_with_source(error.location, at) + _called(calls),
+        location=_with_source(error.location, at) + _call_locations(calls),
         sites=() if lock is None else (run.site(lock, "locks"),),
         rule=rule,
         remedies=(remedy,) if remedy else (),
-        fields={"error": type(error).__name__, **_as_fields(at), **_buffer_in(error.message)},
+        fields={"error": type(error).__name__, **_line_fields(at), **_named_buffer(error.message)},
         clues=refused,
     )
 
@@ -107,7 +109,7 @@ def find_swallowed(log: Log, stopped: BaseException | None) -> list[Finding]:
             rule="a board raises no exceptions: it skips the operation, or does something else",
             remedies=("fix the cause of the error, and do not catch it in the kernel",),
             times=1 + len(others),
-            fields=_as_fields(at),
+            fields=_line_fields(at),
         )
         for (message, location, at), *others in by_line.values()
     ]
@@ -124,7 +126,7 @@ def _refused(message: str) -> dict[str, Any]:
     return refused
 
 
-def _buffer_in(message: str) -> dict[str, str]:
+def _named_buffer(message: str) -> dict[str, str]:
     """Return the first buffer that a message names, as fields of a finding."""
     view = _VIEW.search(message)
     return {} if view is None else {"buffer": view[1], "memory": view[2]}
@@ -145,12 +147,12 @@ def _calls(error: MlusimError, at: SourceLine, log: Log) -> tuple[SourceLine, ..
     return tuple(lines[max(number - 1, 0) : number])
 
 
-def _called(calls: Iterable[SourceLine]) -> str:
+def _call_locations(calls: Iterable[SourceLine]) -> str:
     """Return where the helper function around an error is called."""
-    called = " or ".join(call.location for call in calls)
-    return f", called at {called}" if called else ""
+    callers = " or ".join(call.location for call in calls)
+    return f", called at {callers}" if callers else ""
 
 
-def _as_fields(at: SourceLine) -> dict[str, str | int]:
+def _line_fields(at: SourceLine) -> dict[str, str | int]:
     """Return `file` and `line` as fields of a finding, as in its sites; empty if the line is unknown."""
     return {"file": at.file, "line": at.line} if at.line else {}

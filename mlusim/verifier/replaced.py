@@ -25,11 +25,14 @@ def replaces_unread(run: Run, rows: tuple[int, int]) -> str:
     accesses, line_of = run.accesses, run.order.line_of
     if not accesses.write[rows[0]]:
         return ""
-    record, near = accesses.record, _of_task_and_buffer(run, rows[0])
+    record, rows_of_buffer = accesses.record, _accesses_to_buffer(run, rows[0])
     for name, row in zip(("first", "second"), rows, strict=True):
-        same_line = line_of[record[near]] == line_of[record[row]]
-        writes = near[same_line & accesses.write[near]].tolist()
-        if any(_replaced(accesses, near, write) >= 0 for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])):
+        same_line = line_of[record[rows_of_buffer]] == line_of[record[row]]
+        writes = rows_of_buffer[same_line & accesses.write[rows_of_buffer]].tolist()
+        if any(
+            _unread_replaced(accesses, rows_of_buffer, write) >= 0
+            for write in (*writes[:_FIRST_EXECUTIONS], *writes[-1:])
+        ):
             return name
     return ""
 
@@ -44,9 +47,11 @@ def leaves_most_unread(run: Run, row: int) -> bool:
     memory, operation = log.allocations[int(accesses.alloc[row])].memory, log.ops[int(run.columns["op"][record])]
     if memory not in PRIVATE or operation in OTHERWISE_USED:
         return False
-    near = accesses.where(_of_task_and_buffer(run, row))
-    own = near.write & (line_of[near.record] == line_of[record]) & ~scratch_rows(log, run.columns, near)
-    return 2 * len(are_read(near, own)) < int(own.sum())
+    of_buffer = accesses.where(_accesses_to_buffer(run, row))
+    stores = (
+        of_buffer.write & (line_of[of_buffer.record] == line_of[record]) & ~scratch_rows(log, run.columns, of_buffer)
+    )
+    return 2 * len(are_read(of_buffer, stores)) < int(stores.sum())
 
 
 def leaves_part_unread(run: Run, row: int) -> bool:
@@ -57,9 +62,9 @@ def leaves_part_unread(run: Run, row: int) -> bool:
     accesses, line_of, task_of = run.accesses, run.order.line_of, run.order.task_of
     rows = np.flatnonzero(accesses.alloc == accesses.alloc[row])
     reads = rows[~accesses.write[rows]]
-    written = rows[accesses.write[rows] & (line_of[accesses.record[rows]] == line_of[accesses.record[row]])]
-    written = written[~np.isin(task_of[accesses.record[written]], task_of[accesses.record[reads]])]
-    parts = np.unique(np.stack([accesses.low[written], accesses.high[written]]), axis=1)
+    writes = rows[accesses.write[rows] & (line_of[accesses.record[rows]] == line_of[accesses.record[row]])]
+    writes = writes[~np.isin(task_of[accesses.record[writes]], task_of[accesses.record[reads]])]
+    parts = np.unique(np.stack([accesses.low[writes], accesses.high[writes]]), axis=1)
     return not all(
         ((accesses.low[reads] < high) & (accesses.high[reads] > low)).any() for low, high in parts.T.tolist()
     )
@@ -70,44 +75,48 @@ def replaced_before(run: Run, read: int) -> int:
 
     Of the writes, the first ones are examined, and the last one.
     """
-    accesses, near = run.accesses, _of_task_and_buffer(run, read)
-    writes = near[accesses.write[near] & (accesses.record[near] < accesses.record[read])].tolist()
+    accesses, rows_of_buffer = run.accesses, _accesses_to_buffer(run, read)
+    writes = rows_of_buffer[
+        accesses.write[rows_of_buffer] & (accesses.record[rows_of_buffer] < accesses.record[read])
+    ].tolist()
     examined = (*writes[:_FIRST_WRITES], *writes[-1:])
-    return next((write for write in examined if _replaced(accesses, near, write) >= 0), -1)
+    return next((write for write in examined if _unread_replaced(accesses, rows_of_buffer, write) >= 0), -1)
 
 
 def replaced_by(run: Run, record: int, alloc: int) -> int:
     """Return the operation whose result in an allocation another one replaces before anything reads it; or -1."""
     accesses = run.accesses
     writes = np.flatnonzero((accesses.record == record) & (accesses.alloc == alloc) & accesses.write).tolist()
-    return max((_replaced(accesses, _of_task_and_buffer(run, write), write) for write in writes), default=-1)
+    return max((_unread_replaced(accesses, _accesses_to_buffer(run, write), write) for write in writes), default=-1)
 
 
-def _of_task_and_buffer(run: Run, row: int) -> Integers:
+def _accesses_to_buffer(run: Run, row: int) -> Integers:
     """Return the accesses by the task of an access to its allocation."""
     accesses = run.accesses
     of_task = run.order.task_of[accesses.record] == run.task(row)
     return np.flatnonzero(of_task & (accesses.alloc == accesses.alloc[row]))
 
 
-def _replaced(accesses: Accesses, near: Integers, row: int) -> int:
+def _unread_replaced(accesses: Accesses, rows_of_buffer: Integers, row: int) -> int:
     """Return the last earlier operation of its task on the bytes of a write, if it wrote the same bytes; else -1.
 
     An operation that reads the bytes that it writes uses what it replaces. A fill may clear what a copy then fills.
 
     Args:
         accesses: those of the run.
-        near: the rows of the task and the allocation of the write.
+        rows_of_buffer: the rows of the task and the allocation of the write.
         row: the write.
     """
     record = accesses.record
-    rows = near[(accesses.low[near] < accesses.high[row]) & (accesses.high[near] > accesses.low[row])]
+    rows = rows_of_buffer[
+        (accesses.low[rows_of_buffer] < accesses.high[row]) & (accesses.high[rows_of_buffer] > accesses.low[row])
+    ]
     rows = rows[record[rows] <= record[row]]
-    own = record[rows] == record[row]
-    if own.all() or not accesses.write[rows[own]].all():
+    is_own_record = record[rows] == record[row]
+    if is_own_record.all() or not accesses.write[rows[is_own_record]].all():
         return -1
-    last = rows[~own]
+    last = rows[~is_own_record]
     last = last[record[last] == record[last].max()]
-    same = (accesses.low[last] == accesses.low[row]) & (accesses.high[last] == accesses.high[row])
+    covers = (accesses.low[last] == accesses.low[row]) & (accesses.high[last] == accesses.high[row])
     is_fill = accesses.write[record == record[last[0]]].all()
-    return int(record[last[0]]) if (accesses.write[last] & same).any() and not is_fill else -1
+    return int(record[last[0]]) if (accesses.write[last] & covers).any() and not is_fill else -1

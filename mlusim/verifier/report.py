@@ -95,11 +95,11 @@ class Report:
     def text(self, *, colour: bool = False, hints: bool = True) -> str:
         """Format for the terminal; `colour` adds ANSI codes; without `hints`, only errors and figures."""
         check_flags(colour=colour, hints=hints)
-        shown = self.findings if hints else self.errors
+        findings = self.findings if hints else self.errors
         lines = [self._headline(colour=colour)]
         if self.ok and self.outputs and not self.compared:
             lines.append(f"values of {', '.join(self.outputs)} not compared: pass a reference")
-        for finding in shown:
+        for finding in findings:
             lines += ["", finding.text(colour=colour)]
         if self.tensors:
             lines += ["", *self._proof()]
@@ -107,7 +107,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON types."""
-        moved = self.memories.items()
+        traffic = self.memories.items()
         return {
             "name": self.name,
             "board": self.board,
@@ -122,7 +122,7 @@ class Report:
                 for use in self.tensors
             ],
             "balance": None if self.balance is None else asdict(self.balance) | {"evenness": self.balance.evenness},
-            "memories": {memory: {"read": read, "written": written} for memory, (read, written) in moved},
+            "memories": {memory: {"read": read, "written": written} for memory, (read, written) in traffic},
             "traffic": [asdict(line) | {"efficiency": line.efficiency} for line in self.traffic],
         }
 
@@ -169,24 +169,24 @@ class Report:
                 f"  dram     {short_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x the size of all tensors "
                 f"({short_bytes(compulsory)})"
             )
-        moved = [
+        traffic = [
             f"{memory.upper()} read {short_bytes(read)}, written {short_bytes(written)}"
             for memory, (read, written) in self.memories.items()
             if read + written
         ]
-        if moved:
-            yield f"  memory   {'; '.join(moved)}"
+        if traffic:
+            yield f"  memory   {'; '.join(traffic)}"
         yield from _traffic(self.traffic[:_SHOWN_LINES])
 
 
 def _traffic(lines: Sequence[LineTraffic]) -> Iterator[str]:
     """Yield the bytes that each source line moved, in columns."""
-    place = max([24, *(len(line.location) for line in lines)])
+    width = max([24, *(len(line.location) for line in lines)])
     name = max([12, *(len(line.operation) for line in lines)])
     for line in lines:
         useful = f"for {short_bytes(line.bus_bytes)} on the bus: {100 * line.efficiency:.1f} % useful"
         yield (
-            f"  line     {line.location:<{place}} {line.operation:<{name}} {group_digits(line.operations):>9} times  "
+            f"  line     {line.location:<{width}} {line.operation:<{name}} {group_digits(line.operations):>9} times  "
             f"{short_bytes(line.bytes_requested)} {useful if line.bus_bytes else 'on chip'}"
         )
 

@@ -103,16 +103,16 @@ class Run:
 
     def may_use(self, name: str) -> bool:
         """Return whether a call that no task reached, in a function that one has entered, names a buffer or tensor."""
-        named = re.compile(rf"\b{re.escape(name)}\b(?!\.)")
+        pattern = re.compile(rf"\b{re.escape(name)}\b(?!\.)")
         functions = {(file, source_file(file).function(line)[0]) for file, line, _ in self.log.lines}
-        reached = {line[:2] for line in self.log.lines}.union(*self.log.calls.values())
+        reached_lines = {line[:2] for line in self.log.lines}.union(*self.log.calls.values())
         return any(
             first <= line <= last
-            and (file, line) not in reached
-            and (called.startswith(("__", ".")) and called != ".alloc")
-            and named.search(SourceLine(file, line).source) is not None
+            and (file, line) not in reached_lines
+            and (callee.startswith(("__", ".")) and callee != ".alloc")
+            and pattern.search(SourceLine(file, line).source) is not None
             for file, (first, last) in functions
-            for line, called in source_file(file).calls
+            for line, callee in source_file(file).calls
         )
 
     def site(self, record: int, role: str) -> Site:

@@ -31,31 +31,31 @@ def find_unread(run: Run) -> list[Finding]:
     """Find lines whose results on chip nothing reads before other results replace them, one finding per line."""
     log, columns, accesses = run.log, run.columns, run.accesses
     line = columns["line"][accesses.record]
-    doubtful = np.zeros(len(log.lines), bool)
-    doubtful[line[accesses.write]] = True
+    may_be_unread = np.zeros(len(log.lines), bool)
+    may_be_unread[line[accesses.write]] = True
     on_chip = np.array([record.memory in ("nram", "wram", "sram", "ldram") for record in log.allocations], bool)
     on_chip[list(accesses.unknown)] = False
-    used = ops_among(log, OTHERWISE_USED)[columns["op"]][accesses.record] | ~on_chip[accesses.alloc]
-    doubtful[line[accesses.write & used]] = False
+    is_used = ops_among(log, OTHERWISE_USED)[columns["op"]][accesses.record] | ~on_chip[accesses.alloc]
+    may_be_unread[line[accesses.write & is_used]] = False
     # Scratch is used only within its instruction, so nothing has to read it.
-    chosen = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)
-    rows = np.flatnonzero(chosen)
+    is_result = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)
+    rows = np.flatnonzero(is_result)
     rows = rows[_with_readers(run, rows, line)[accesses.alloc[rows]]]
     count = _FIRST_ROWS
-    while doubtful.any() and len(rows):
-        part = rows[:count]
-        doubtful[line[part[are_read(accesses.where(part), doubtful[line[part]], line[part])]]] = False
+    while may_be_unread.any() and len(rows):
+        batch = rows[:count]
+        may_be_unread[line[batch[are_read(accesses.where(batch), may_be_unread[line[batch]], line[batch])]]] = False
         if count >= len(rows):
             break
         count *= 8
     findings = []
-    for number in np.flatnonzero(doubtful).tolist():
-        own = np.flatnonzero(chosen & accesses.write & (line == number))
-        if not len(own) or _is_for_next_turn(run, own):
+    for number in np.flatnonzero(may_be_unread).tolist():
+        results = np.flatnonzero(is_result & accesses.write & (line == number))
+        if not len(results) or _is_for_next_iteration(run, results):
             continue
-        record = int(accesses.record[own[0]])
+        record = int(accesses.record[results[0]])
         site = run.site(record, "writes")
-        name = log.allocations[int(accesses.alloc[own[0]])].name
+        name = log.allocations[int(accesses.alloc[results[0]])].name
         findings.append(
             Finding(
                 kind="unread",
@@ -64,15 +64,15 @@ def find_unread(run: Run) -> list[Finding]:
                 rule="a result that is replaced, or left, before anything reads it has no effect",
                 remedies=(f"check that the operations after it use {name}, and come after it; or remove it",),
                 # Accesses are in log order.
-                times=1 + int(np.count_nonzero(np.diff(accesses.record[own]))),
+                times=1 + int(np.count_nonzero(np.diff(accesses.record[results]))),
                 fields={"buffer": name},
-                clues={"replaced_at": _replaced_at(run, int(own[0]))},
+                clues={"replaced_at": _replaced_at(run, int(results[0]))},
             )
         )
     return findings
 
 
-def _is_for_next_turn(run: Run, writes: Integers) -> bool:
+def _is_for_next_iteration(run: Run, writes: Integers) -> bool:
     """Return whether the writes of a line are in a loop that each task enters for one turn, and that reads above it."""
     accesses, (file, line, _) = run.accesses, run.source(int(writes[0]))
     loops = source_file(file).loops_around(line)
@@ -101,11 +101,11 @@ def _replaced_at(run: Run, row: int) -> str:
     accesses, task, (file, line, _) = run.accesses, run.order.task_of, run.source(row)
     later = accesses.meeting(row) & accesses.write & (accesses.record > accesses.record[row])
     later &= task[accesses.record] == run.task(row)
-    name, below, _ = run.source(int(np.argmax(later))) if later.any() else (file, line, "")
-    return location_of(file, below) if name == file and below > line else ""
+    name, later_line, _ = run.source(int(np.argmax(later))) if later.any() else (file, line, "")
+    return location_of(file, later_line) if name == file and later_line > line else ""
 
 
-def are_read(accesses: Accesses, wanted: Flags, line: Integers | None = None) -> Integers:
+def are_read(accesses: Accesses, chosen: Flags, line: Integers | None = None) -> Integers:
     """Return the wanted writes of which a later operation may read something, before a write replaces all of it.
 
     "May": the bytes between an access's first and last count as accessed. A write replaces what lies within it if it is
@@ -121,33 +121,33 @@ def are_read(accesses: Accesses, wanted: Flags, line: Integers | None = None) ->
     updates = _updates(accesses, by_key)
     following = _next_of_same_bytes(accesses, time, np.flatnonzero(~updates))
     reads = by_key[~accesses.write[by_key]]
-    writes = np.flatnonzero(wanted & accesses.write)
-    writes = writes[_meet_any(accesses, writes, reads)]
+    writes = np.flatnonzero(chosen & accesses.write)
+    writes = writes[_may_overlap_any(accesses, writes, reads)]
     next_of = following[writes]
-    until = np.where(next_of == NONE, joint(accesses.alloc[writes], latest, latest + 1), key[next_of] + 1)
-    pairs = _between(reads, key, key[writes], until)
+    bounds = np.where(next_of == NONE, joint(accesses.alloc[writes], latest, latest + 1), key[next_of] + 1)
+    pairs = _pairs_between(reads, key, key[writes], bounds)
     if pairs is None:
         return writes
     number, read = pairs
     write = writes[number]
-    meet = (accesses.low[write] < accesses.high[read]) & (accesses.low[read] < accesses.high[write])
+    overlap = (accesses.low[write] < accesses.high[read]) & (accesses.low[read] < accesses.high[write])
     if line is not None:
-        meet &= ~updates[read] | (line[read] != line[write])
+        overlap &= ~updates[read] | (line[read] != line[write])
     first_read = np.full(len(writes), NONE, np.int64)
     # In descending order, so that the first read is assigned last.
-    first_read[number[meet][::-1]] = key[read[meet]][::-1]
-    found: Integers = writes[first_read != NONE]
+    first_read[number[overlap][::-1]] = key[read[overlap]][::-1]
+    read_writes: Integers = writes[first_read != NONE]
     first_read = first_read[first_read != NONE]
     replacing = by_key[(accesses.write & accesses.single_run[accesses.geometry])[by_key]]
-    pairs = _between(replacing, key, key[found] + 1, first_read)
+    pairs = _pairs_between(replacing, key, key[read_writes] + 1, first_read)
     if pairs is None:
-        return found
+        return read_writes
     number, other = pairs
-    write = found[number]
-    within = (accesses.low[other] <= accesses.low[write]) & (accesses.high[write] <= accesses.high[other])
-    remains = np.ones(len(found), bool)
-    remains[number[within]] = False
-    return found[remains]
+    write = read_writes[number]
+    is_replaced = (accesses.low[other] <= accesses.low[write]) & (accesses.high[write] <= accesses.high[other])
+    is_kept = np.ones(len(read_writes), bool)
+    is_kept[number[is_replaced]] = False
+    return read_writes[is_kept]
 
 
 def _updates(accesses: Accesses, by_key: Integers) -> Flags:
@@ -160,7 +160,7 @@ def _updates(accesses: Accesses, by_key: Integers) -> Flags:
     return updates
 
 
-def _meet_any(accesses: Accesses, rows: Integers, others: Integers) -> Flags:
+def _may_overlap_any(accesses: Accesses, rows: Integers, others: Integers) -> Flags:
     """By access of `rows`, whether one of the others, at any time, may have bytes in common with it."""
     length = int(accesses.high.max(initial=0)) + 1
     low, high = (joint(accesses.alloc, edge, length) for edge in (accesses.low, accesses.high))
@@ -176,16 +176,16 @@ def _next_of_same_bytes(accesses: Accesses, time: Integers, rows: Integers) -> I
     gaps = np.where(accesses.single_run[accesses.geometry], NONE, accesses.geometry)
     columns = accesses.alloc, accesses.low, accesses.high, gaps
     by_bytes = rows[np.lexsort((time[rows], *(column[rows] for column in reversed(columns))))]
-    same = np.ones(max(len(by_bytes) - 1, 0), bool)
+    is_equal = np.ones(max(len(by_bytes) - 1, 0), bool)
     for column in columns:
         ordered = column[by_bytes]
-        same &= ordered[1:] == ordered[:-1]
+        is_equal &= ordered[1:] == ordered[:-1]
     following = np.full(len(time), NONE, np.int64)
-    following[by_bytes[:-1][same]] = by_bytes[1:][same]
+    following[by_bytes[:-1][is_equal]] = by_bytes[1:][is_equal]
     return following
 
 
-def _between(rows: Integers, key: Integers, begin: Integers, end: Integers) -> Pairs | None:
+def _pairs_between(rows: Integers, key: Integers, begin: Integers, end: Integers) -> Pairs | None:
     """Return all pairs (i, row) with begin[i] <= key[row] < end[i]; None if they are too many. `rows` ascend by key."""
     first, last = (np.searchsorted(key[rows], bound) for bound in (begin, end))
     if int(np.maximum(last - first, 0).sum()) > _MOST_PAIRS:

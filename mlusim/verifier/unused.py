@@ -16,32 +16,32 @@ from mlusim.verifier.source_file import source_file
 def find_unused(run: Run) -> list[Finding]:
     """Find allocations never accessed, except outputs that a launch or the host gets: those count as never written."""
     log, accesses = run.log, run.accesses
-    used = np.zeros(len(log.allocations), bool)
-    used[accesses.alloc] = True
-    used[list(accesses.unknown)] = True
+    is_used = np.zeros(len(log.allocations), bool)
+    is_used[accesses.alloc] = True
+    is_used[list(accesses.unknown)] = True
     names: dict[tuple[str, str, str], list[int]] = {}
     in_use = set()
     for identity, record in enumerate(log.allocations):
         # Arrays of a file are for all its kernels. An operator without work launches nothing and accesses nothing.
-        wanted = identity in log.windows or identity in log.host.read_parts
-        outputs = is_output(record) and wanted and identity not in log.host.writes
+        is_passed = identity in log.windows or identity in log.host.read_parts
+        outputs = is_output(record) and is_passed and identity not in log.host.writes
         if record.nbytes and identity not in log.of_file and (record.task != NONE or (log.launches and not outputs)):
             key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
             names.setdefault(key, []).append(identity)
-            if used[identity]:
+            if is_used[identity]:
                 in_use.add(key)
     findings = []
-    for (name, memory, by), identities in names.items():
+    for (name, memory, task), identities in names.items():
         record = log.allocations[identities[0]]
-        if (name, memory, by) in in_use or (by == "task" and _may_be_a_slot(run, record)):
+        if (name, memory, task) in in_use or (task == "task" and _may_be_a_slot(run, record)):
             continue
-        owner = f"allocated by task {log.tasks[record.task].task_id}" if by == "task" else "passed by the host"
+        owner = f"allocated by task {log.tasks[record.task].task_id}" if task == "task" else "passed by the host"
         findings.append(
             Finding(
                 kind="unused",
                 title=f"no operation uses {name}, {format_bytes(record.nbytes)} of {memory.upper()} {owner}",
                 remedies=(
-                    "remove it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
+                    "remove it" + (", or make the tiles larger" if task == "task" else " from the kernel's arguments"),
                 ),
                 nbytes=record.nbytes,
                 times=len(identities),
@@ -58,26 +58,26 @@ def _may_be_a_slot(run: Run, record: AllocationRecord) -> bool:
     A ring has at most as many slots as its task has buffers.
     """
     order, buffers = run.order, [(other.task, other.memory) for other in run.log.allocations]
-    own = order.line[order.of_task(record.task)]
-    lines, turns = np.unique(own, return_counts=True)
+    task_lines = order.line[order.of_task(record.task)]
+    lines, times = np.unique(task_lines, return_counts=True)
     sources = (run.log.lines[line] for line in lines.tolist())
     looped = [bool(source_file(file).loops_around(line)) for file, line, _ in sources]
-    return 0 < int(turns[looped].max(initial=0)) <= buffers.count((record.task, record.memory))
+    return 0 < int(times[looped].max(initial=0)) <= buffers.count((record.task, record.memory))
 
 
 def find_left(log: Log) -> list[Finding]:
     """Find host allocations that were not freed."""
-    left = [record for record in log.allocations if record.end_ps < 0 and record.task == NONE]
-    if not left:
+    records = [record for record in log.allocations if record.end_ps < 0 and record.task == NONE]
+    if not records:
         return []
-    verb = "was" if len(left) == 1 else "were"
-    names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in left[:4])
-    others = f" and {len(left) - 4} more" if len(left) > 4 else ""
+    verb = "was" if len(records) == 1 else "were"
+    names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in records[:4])
+    others = f" and {len(records) - 4} more" if len(records) > 4 else ""
     return [
         Finding(
             kind="left",
-            title=f"{plural(len(left), 'allocation')} in GDRAM {verb} not freed: {names}{others}",
+            title=f"{plural(len(records), 'allocation')} in GDRAM {verb} not freed: {names}{others}",
             remedies=("free each one after its last use: device.free(view), or cnrtFree",),
-            nbytes=sum(record.nbytes for record in left),
+            nbytes=sum(record.nbytes for record in records),
         )
     ]

@@ -39,8 +39,8 @@ def condense(run: Accesses, nbytes: int) -> Accesses:
     parts = []
     for rows in (writes, reads):
         if len(rows) > 1 and _partition(run.where(rows), nbytes):
-            whole = accesses_from(int(run.alloc[0]), np.zeros(1, np.int64), [Geometry(0, nbytes, ())])
-            parts.append(replace(whole, record=run.record[rows[:1]], write=run.write[rows[:1]]))
+            whole_tensor = accesses_from(int(run.alloc[0]), np.zeros(1, np.int64), [Geometry(0, nbytes, ())])
+            parts.append(replace(whole_tensor, record=run.record[rows[:1]], write=run.write[rows[:1]]))
         elif len(rows) and rows is writes:
             # The order of reads and writes matters.
             return run
@@ -63,8 +63,10 @@ def _partition(accesses: Accesses, nbytes: int) -> bool:
 def repeats_of(run: Accesses) -> tuple[Accesses, Integers]:
     """Return accesses of operations that write bytes repeatedly, and the number of writes beyond the first."""
     geometries, offsets, extra = [], [], []
-    written = distinct(run.geometry[run.write]).tolist()
-    several = [number for number in written if run.geometries[number].touched_bytes > run.geometries[number].nbytes]
+    written_geometries = distinct(run.geometry[run.write]).tolist()
+    several = [
+        number for number in written_geometries if run.geometries[number].touched_bytes > run.geometries[number].nbytes
+    ]
     if several:
         for row in np.flatnonzero(run.write & np.isin(run.geometry, several)).tolist():
             starts, stops, times = run.geometries[int(run.geometry[row])].repeats()
@@ -81,9 +83,9 @@ def repeats_of(run: Accesses) -> tuple[Accesses, Integers]:
 def accesses_from(alloc: int, offset: Integers, geometries: list[Geometry]) -> Accesses:
     """Return one access per geometry, without an operation."""
     count, shapes = len(geometries), Geometries(geometries)
-    none, (starts, stops) = np.full(count, NONE, np.int64), shapes.edges
+    no_index, (starts, stops) = np.full(count, NONE, np.int64), shapes.edges
     return Accesses(
-        none,
+        no_index,
         np.full(count, alloc),
         offset,
         np.arange(count),

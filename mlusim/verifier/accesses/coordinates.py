@@ -39,8 +39,8 @@ def bounding_box(shape: tuple[int, ...], first: Integers, last: Integers) -> tup
     low = np.array(np.unravel_index(first, shape))
     high = np.array(np.unravel_index(last - 1, shape))
     # After the first axis on which the ends of a run differ, the run covers all of each axis.
-    differs = np.cumsum(low != high, axis=0) > 0
-    wraps = np.concatenate((np.zeros((1, len(first)), bool), differs[:-1]))
+    is_varying = np.cumsum(low != high, axis=0) > 0
+    wraps = np.concatenate((np.zeros((1, len(first)), bool), is_varying[:-1]))
     extents = np.array(shape)[:, None]
     low, high = np.where(wraps, 0, low), np.where(wraps, extents - 1, high)
     return low.min(axis=1), high.max(axis=1) + 1

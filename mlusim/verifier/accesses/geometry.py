@@ -85,14 +85,14 @@ class Geometry:
 
         Relative to the operand's offset, like all fields.
         """
-        none = np.empty(0, np.int64)
+        empty = np.empty(0, np.int64)
         if self.elements is None or self.touched_bytes <= self.nbytes:
-            return none, none, none
+            return empty, empty, empty
         starts, size = self.elements()
-        points, first = np.unique(np.concatenate([starts, starts + size]), return_inverse=True)
-        begins, ends = first[: len(starts)], first[len(starts) :]
-        size_of = len(points)
-        times = np.cumsum(np.bincount(begins, minlength=size_of) - np.bincount(ends, minlength=size_of))[:-1]
+        points, index = np.unique(np.concatenate([starts, starts + size]), return_inverse=True)
+        start_index, stop_index = index[: len(starts)], index[len(starts) :]
+        count = len(points)
+        times = np.cumsum(np.bincount(start_index, minlength=count) - np.bincount(stop_index, minlength=count))[:-1]
         repeated = np.flatnonzero(times > 1)
         return points[repeated], points[repeated + 1], times[repeated] - 1
 
@@ -177,18 +177,18 @@ def geometry_of(box: Box) -> Geometry | None:
             start += min(0, (count - 1) * stride)
             loops.append((abs(stride), count))
     run = box.itemsize
-    merged: list[tuple[int, int]] = []
+    merged_loops: list[tuple[int, int]] = []
     for stride, count in sorted(loops):
-        if not merged and stride <= run:
+        if not merged_loops and stride <= run:
             run += (count - 1) * stride
-        elif merged and stride == merged[-1][0] * merged[-1][1]:
-            merged[-1] = (merged[-1][0] * count, merged[-1][1])
+        elif merged_loops and stride == merged_loops[-1][0] * merged_loops[-1][1]:
+            merged_loops[-1] = (merged_loops[-1][0] * count, merged_loops[-1][1])
         else:
-            merged.append((count, stride))
+            merged_loops.append((count, stride))
     return Geometry(
         start,
         run,
-        tuple(merged),
+        tuple(merged_loops),
         touched_bytes=math.prod(box.shape) * box.itemsize,
         elements=lambda: (element_starts(box), box.itemsize),
     )
@@ -267,11 +267,12 @@ def _reaches(terms: list[tuple[int, int]], low: int, high: int) -> bool:
     step = math.gcd(*(stride for stride, _ in terms))
     if high // step * step < low:
         return False
-    (stride, iterations), rest = terms[0], terms[1:]
+    (stride, iterations), inner_terms = terms[0], terms[1:]
     beyond = largest - stride * iterations
     first, last = max(0, -(-(low - beyond) // stride)), min(iterations, high // stride)
     return any(
-        _reaches(rest, low - iteration * stride, high - iteration * stride) for iteration in range(first, last + 1)
+        _reaches(inner_terms, low - iteration * stride, high - iteration * stride)
+        for iteration in range(first, last + 1)
     )
 
 

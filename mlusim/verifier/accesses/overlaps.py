@@ -25,8 +25,8 @@ _BATCH = 1 << 12
 
 def in_batches(accesses: Accesses, a: Integers, b: Integers, delta: Integers) -> Iterator[Integers]:
     """Like `touching`, in batches for callers that stop at the first hit: pairs that need no comparison come first."""
-    whole = accesses.single_run
-    certain = whole[accesses.geometry[a]] & whole[accesses.geometry[b]]
+    single_run = accesses.single_run
+    certain = single_run[accesses.geometry[a]] & single_run[accesses.geometry[b]]
     yield np.flatnonzero(certain)
     uncertain = np.flatnonzero(~certain)
     for begin in range(0, len(uncertain), _BATCH):
@@ -44,10 +44,10 @@ def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> In
     """
     if not len(a):
         return a
-    whole = accesses.single_run
+    single_run = accesses.single_run
     one, other = accesses.geometry[a], accesses.geometry[b]
     # The extents of single runs are exact.
-    certain = whole[one] & whole[other]
+    certain = single_run[one] & single_run[other]
     if certain.all():
         return np.arange(len(a))
     delta_bytes = accesses.offset[a] - accesses.offset[b] + delta
@@ -72,10 +72,10 @@ def disjoint(accesses: Accesses) -> bool:
     following = np.arange(1, len(ordered) + 1)
     last = np.searchsorted(ordered.low, ordered.high, side="left")
     pairs = int(np.maximum(last - following, 0).sum())
-    runs = int(accesses.geometries.counts[accesses.geometry].sum())
-    if min(pairs, runs) > FEW_PAIRS:
+    run_count = int(accesses.geometries.counts[accesses.geometry].sum())
+    if min(pairs, run_count) > FEW_PAIRS:
         return False
-    if runs < pairs:
+    if run_count < pairs:
         low, high, _ = runs_of(ordered)
         order = np.argsort(low, kind="stable")
         return bool((low[order][1:] >= high[order][:-1]).all())
@@ -99,8 +99,8 @@ def chunks(first: Integers, last: Integers) -> Iterator[Pairs]:
         return
     begin = 0
     while begin < len(counts):
-        before = int(total[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(total, before + _BATCH_PAIRS, side="right")), begin + 1)
+        pairs_before = int(total[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(total, pairs_before + _BATCH_PAIRS, side="right")), begin + 1)
         rows, index = expand(first[begin:end], last[begin:end])
         if len(rows):
             yield rows + begin, index

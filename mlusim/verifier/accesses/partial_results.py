@@ -38,8 +38,8 @@ def written_box(name: str, result: Box, source: Box) -> Box:
     """
     writes = INSTRUCTIONS[name].writes
     assert writes is not None
-    runs = writes(*(Extent(box.shape, box.itemsize) for box in (result, source)))
-    return Box((runs.times,), (runs.stride,), runs.nbytes)
+    written_runs = writes(*(Extent(box.shape, box.itemsize) for box in (result, source)))
+    return Box((written_runs.times,), (written_runs.stride,), written_runs.nbytes)
 
 
 def by_element(box: Box) -> Box:

@@ -15,28 +15,28 @@ def min_by_cell(first: Integers, last: Integers, value: Integers, cells: int) ->
     Each range is covered by two, possibly overlapping, ranges whose length is a power of two. Starting from the
     longest, each range passes its value on to its halves.
     """
-    least = np.full(cells, _NEVER)
+    minima = np.full(cells, _NEVER)
     for level, rows in _by_level(first, last):
         width = 1 << level
-        np.minimum.at(least, first[rows], value[rows])
-        np.minimum.at(least, last[rows] - width, value[rows])
+        np.minimum.at(minima, first[rows], value[rows])
+        np.minimum.at(minima, last[rows] - width, value[rows])
         if level:
             half = width // 2
-            np.minimum(least[half:], least[:-half].copy(), out=least[half:])
-    return least
+            np.minimum(minima[half:], minima[:-half].copy(), out=minima[half:])
+    return minima
 
 
 def max_in_ranges(values: Integers, first: Integers, last: Integers) -> Integers:
     """Return the largest of `values` in each non-empty range [first, last)."""
     result = np.empty(len(first), np.int64)
-    most = values
+    maxima = values
     for level, rows in reversed(list(_by_level(first, last))):
         # Here `most[i]` is the largest of `values[i : i + width]`.
         width = 1 << level
         if level:
             half = width // 2
-            most = np.maximum(most[:-half], most[half:])
-        result[rows] = np.maximum(most[first[rows]], most[last[rows] - width])
+            maxima = np.maximum(maxima[:-half], maxima[half:])
+        result[rows] = np.maximum(maxima[first[rows]], maxima[last[rows] - width])
     return result
 
 

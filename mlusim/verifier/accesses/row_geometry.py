@@ -134,9 +134,9 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
     if not len(numbers):
         return None
     least, greatest = _extremes(numbers)
-    ends = least * stride, greatest * stride
+    extremes = least * stride, greatest * stride
     return Rows(
-        min(ends),
+        min(extremes),
         0,
         (),
         len(numbers) * row_bytes,
@@ -144,7 +144,7 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
         numbers=numbers,
         stride=stride,
         row_bytes=row_bytes,
-        end=max(ends) + row_bytes,
+        end=max(extremes) + row_bytes,
     )
 
 

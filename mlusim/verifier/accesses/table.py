@@ -67,16 +67,16 @@ class Accesses:
         """By geometry, whether it is a single run of bytes."""
         return self.geometries.single
 
-    def where(self, chosen: Any) -> Accesses:
+    def where(self, rows: Any) -> Accesses:
         """Return the table restricted to the chosen rows."""
         return Accesses(
-            self.record[chosen],
-            self.alloc[chosen],
-            self.offset[chosen],
-            self.geometry[chosen],
-            self.low[chosen],
-            self.high[chosen],
-            self.write[chosen],
+            self.record[rows],
+            self.alloc[rows],
+            self.offset[rows],
+            self.geometry[rows],
+            self.low[rows],
+            self.high[rows],
+            self.write[rows],
             self.geometries,
             self.unknown,
         )
@@ -87,8 +87,8 @@ class Accesses:
 
     def meeting(self, row: int) -> Flags:
         """By access, whether its first to last byte meet those of one access."""
-        meets = (self.alloc == self.alloc[row]) & (self.low < self.high[row]) & (self.high > self.low[row])
-        return np.asarray(meets)
+        overlaps = (self.alloc == self.alloc[row]) & (self.low < self.high[row]) & (self.high > self.low[row])
+        return np.asarray(overlaps)
 
 
 def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
@@ -209,8 +209,8 @@ class _TableMaker:
         narrowed = narrowed[side[narrowed] < np.where(by_elements[op[narrowed]], 1, 2)]
         columns_of_rows = (part[narrowed].tolist() for part in (op, record, box, side))
         for row, code, number, of_box, is_source in zip(narrowed.tolist(), *columns_of_rows, strict=True):
-            whole = log.boxes[of_box]
-            rows = by_element(whole) if by_elements[code] else whole
+            result_box = log.boxes[of_box]
+            rows = by_element(result_box) if by_elements[code] else result_box
             row_bytes = rows.itemsize * math.prod(rows.shape[1:])
             if not row_bytes:
                 continue
@@ -219,9 +219,9 @@ class _TableMaker:
             if row_numbers is None and selecting[code]:
                 continue
             if row_numbers is None:
-                moved = int(self._columns["bytes_requested"][number]) // row_bytes
+                row_count = int(self._columns["bytes_requested"][number]) // row_bytes
                 geometry[row] = self._geometry(
-                    ("rows", of_box, moved), partial(first_rows, moved, rows.strides[0], row_bytes)
+                    ("rows", of_box, row_count), partial(first_rows, row_count, rows.strides[0], row_bytes)
                 )
                 continue
             lengths = addresses.get("lengths")
@@ -261,6 +261,6 @@ class _TableMaker:
         numbers = np.empty(len(first), np.int64)
         for number, at in enumerate(first.tolist()):
             name, of_box, of_source = log.ops[int(op[rows[at]])], int(box[rows[at]]), int(source[at])
-            written = written_box(name, log.boxes[of_box], log.boxes[of_source])
-            numbers[number] = self._geometry((name, of_box, of_source), partial(geometry_of, written))
+            part = written_box(name, log.boxes[of_box], log.boxes[of_source])
+            numbers[number] = self._geometry((name, of_box, of_source), partial(geometry_of, part))
         geometry[rows] = numbers[kind]

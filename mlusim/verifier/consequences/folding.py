@@ -30,11 +30,11 @@ def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
                 at > number and finding.kind == consequence.kind and remedies_with(consequence, finding) is not None
             )
         )
-        found = next(causes, None)
-        if found is None:
+        cause = next(causes, None)
+        if cause is None:
             number += 1
             continue
-        at, remedies = found
+        at, remedies = cause
         findings[at] = replace(findings[at].fold(consequence), remedies=remedies)
         del findings[number]
     return _fold_wrong_parts(findings)

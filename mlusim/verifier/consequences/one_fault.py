@@ -33,8 +33,8 @@ def stops(cause: Finding, stop: Finding) -> bool:
 
 def misleading(cause: Finding) -> list[Finding]:
     """Return the findings of one fault of which a bad value reaches scalar code or an address."""
-    bad = (finding for finding in cause.unfolded if finding.kind in BAD_VALUES)
-    return [finding for finding in bad if finding.sites and gives_a_number(finding.sites[-1])]
+    bad_values = (finding for finding in cause.unfolded if finding.kind in BAD_VALUES)
+    return [finding for finding in bad_values if finding.sites and gives_a_number(finding.sites[-1])]
 
 
 def swapped(cause: Finding, consequence: Finding) -> str:
@@ -75,15 +75,15 @@ def lacks_write(cause: Finding) -> bool:
     return cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and not cause.fields["beside_line"]
 
 
-def lacks_load(cause: Finding, again: Finding) -> bool:
+def lacks_load(cause: Finding, rewrite: Finding) -> bool:
     """Return whether a buffer of a core is never filled, and nothing reads a tensor that tasks write again."""
-    return lacks_write(cause) and again.kind == "written-again" and not again.clues["is_read"]
+    return lacks_write(cause) and rewrite.kind == "written-again" and not rewrite.clues["is_read"]
 
 
 def lack_beside_one_line(first: Finding, second: Finding) -> bool:
     """Return whether one line writes beside what is missing in two buffers of a core, and one line reads both."""
-    beside = first.fields["beside_line"]
-    if not beside or beside != second.fields["beside_line"]:
+    nearby_line = first.fields["beside_line"]
+    if not nearby_line or nearby_line != second.fields["beside_line"]:
         return False
     readers = [{read.sites[0].at for read in finding.unfolded} for finding in (first, second)]
     private = first.fields["memory"] == second.fields["memory"] in PRIVATE
@@ -123,8 +123,8 @@ def wrong_stage(cause: Finding, race: Finding) -> Site | None:
     lacks_store = cause.kind == "never-written" and not cause.sites
     if race.kind != "race" or not (lacks_store or lacks_write(cause)):
         return None
-    called = (site for site in race.sites if len(site.called_at) > 1)
-    return next((site for site in called if lacks_store or site.at == cause.sites[0].at), None)
+    stages = (site for site in race.sites if len(site.called_at) > 1)
+    return next((site for site in stages if lacks_store or site.at == cause.sites[0].at), None)
 
 
 def same_wrong_part(cause: Finding, other: Finding) -> bool:

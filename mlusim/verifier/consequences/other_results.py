@@ -60,19 +60,21 @@ def by_other_results(
         if other.is_right is not None:
             # A race without a wrong output may hide one.
             hidden = other.wrong.difference(*map(_wrong_outputs, findings))
-            wrongly = [race for race in races if (_wrong_outputs(race) or hidden) & other.wrong]
-            told = [
-                race for race in races if race.kind == "race" or (race in wrongly and _keeps_order(other.log, race))
+            suspects = [race for race in races if (_wrong_outputs(race) or hidden) & other.wrong]
+            hidden_races = [
+                race for race in races if race.kind == "race" or (race in suspects and _keeps_order(other.log, race))
             ]
-            findings = tuple(_ranked(one, is_right=one not in wrongly) if one in told else one for one in findings)
+            findings = tuple(
+                _ranked(race, is_right=race not in suspects) if race in hidden_races else race for race in findings
+            )
     unwritten = [finding for finding in findings if any(map(_is_write, finding.remedies))]
     if len(unwritten) == 1 and (other := from_zeros()).is_right is not None:
-        findings = tuple(_write_ranked(one, other) if one in unwritten else one for one in findings)
+        findings = tuple(_write_ranked(read, other) if read in unwritten else read for read in findings)
     errors = [finding for finding in findings if finding.severity == ERROR]
     remedies: Sequence[str] = ()
     if errors and all(map(_may_be_changed, errors)):
-        wrong = [one for finding in errors for one in finding.unfolded if one.kind == "wrong-value"]
-        records = [record for one in wrong for record in one.clues["records"]]
+        wrong_values = [part for finding in errors for part in finding.unfolded if part.kind == "wrong-value"]
+        records = [record for part in wrong_values for record in part.clues["records"]]
         sites = [site for finding in errors for site in finding.sites]
         lines = {*(line for site in sites for line in (site.at, *site.called_at)), *map(stopped_at, errors)}
         remedies = fixing(records, lines)
@@ -90,7 +92,7 @@ def _may_be_changed(finding: Finding) -> bool:
 
 def _wrong_outputs(finding: Finding) -> frozenset[str]:
     """Return the names of the outputs that are wrong because of a fault."""
-    return frozenset(one.fields["tensor"] for one in finding.unfolded if one.kind == "wrong-value")
+    return frozenset(part.fields["tensor"] for part in finding.unfolded if part.kind == "wrong-value")
 
 
 def _may_lack_order(finding: Finding) -> bool:
@@ -105,18 +107,20 @@ def _keeps_order(log: Log, race: Finding) -> bool:
     """Return whether all tasks run the first line of a race before any runs the second, each time."""
     at = [log.lines.index(line) for line in log.lines for site in race.sites if line[:2] == (site.file, site.line)]
     columns = Columns(log.records)
-    own = [np.flatnonzero(columns["line"] == code) for code in at]
-    tasks = [np.bincount(columns["task"][records], minlength=len(log.tasks)) for records in own]
-    most = [int(times.max(initial=0)) for times in tasks]
-    if len(at) != 2 or not all(np.isin(times, (0, number)).all() for times, number in zip(tasks, most, strict=True)):
+    records_by_line = [np.flatnonzero(columns["line"] == code) for code in at]
+    tasks = [np.bincount(columns["task"][records], minlength=len(log.tasks)) for records in records_by_line]
+    max_times = [int(times.max(initial=0)) for times in tasks]
+    if len(at) != 2 or not all(
+        np.isin(times, (0, number)).all() for times, number in zip(tasks, max_times, strict=True)
+    ):
         return False
-    turns = min(most)
-    if max(most) % turns:
+    iterations = min(max_times)
+    if max(max_times) % iterations:
         return False
-    first, second = (records[np.argsort(columns["task"][records], kind="stable")] for records in own)
-    ends = columns["end_ps"][first].reshape(-1, turns, most[0] // turns).max(axis=(0, 2))
-    starts = columns["start_ps"][second].reshape(-1, turns, most[1] // turns).min(axis=(0, 2))
-    return bool((ends <= starts).all())
+    first, second = (records[np.argsort(columns["task"][records], kind="stable")] for records in records_by_line)
+    end_ps = columns["end_ps"][first].reshape(-1, iterations, max_times[0] // iterations).max(axis=(0, 2))
+    starts = columns["start_ps"][second].reshape(-1, iterations, max_times[1] // iterations).min(axis=(0, 2))
+    return bool((end_ps <= starts).all())
 
 
 def _is_write(remedy: str) -> bool:
@@ -134,16 +138,16 @@ def _ranked(race: Finding, *, is_right: bool) -> Finding:
     return replace(race, remedies=(*others, *syncs))
 
 
-def _write_ranked(read: Finding, other: OtherRun) -> Finding:
+def _write_ranked(finding: Finding, other: OtherRun) -> Finding:
     """Return a finding with the write first if zeros are right, before all loops if they are enough for all turns."""
-    remedies = sorted(read.remedies, key=lambda remedy: _is_write(remedy) is not other.is_right)
-    site, used, log, before = read.sites[0], read.sites[-1], other.log, read.fields["before_line"]
-    is_one = sum(part.name == read.fields["buffer"] for part in log.allocations) <= len(log.tasks)
-    if not other.wrong and before and is_one and _times(log, used) > 1 and (loop := outermost_loop(site)):
-        first = min(before, int(loop.rpartition(":")[2]))
+    remedies = sorted(finding.remedies, key=lambda remedy: _is_write(remedy) is not other.is_right)
+    site, user, log, before_line = finding.sites[0], finding.sites[-1], other.log, finding.fields["before_line"]
+    is_one = sum(allocation.name == finding.fields["buffer"] for allocation in log.allocations) <= len(log.tasks)
+    if not other.wrong and before_line and is_one and _times(log, user) > 1 and (loop := outermost_loop(site)):
+        first = min(before_line, int(loop.rpartition(":")[2]))
         if fixes_by(write := remedies[0], Way.WRITE):
             remedies[0] = write_bytes(f"before {location_of(site.file, first)}", write.of)
-    return replace(read, remedies=tuple(remedies))
+    return replace(finding, remedies=tuple(remedies))
 
 
 def _times(log: Log, site: Site) -> int:

@@ -33,14 +33,14 @@ from mlusim.verifier.findings import (
 from mlusim.verifier.source_file import SourceLine, locations_of
 
 
-def wrong_value(cause: Finding, wrong: Finding) -> tuple[str, ...] | None:
+def wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """A wrong value follows from the first bad value, or from bytes that are not written, or written again."""
-    if not _makes_wrong(cause, wrong):
+    if not _makes_wrong(cause, consequence):
         return None
     if cause.kind != "written-again" or cause.clues["is_read"]:
         return cause.remedies
     tensor = cause.fields["tensor"]
-    if tensor == wrong.fields["tensor"]:
+    if tensor == consequence.fields["tensor"]:
         if not cause.clues["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
             return cause.remedies
         return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
@@ -49,32 +49,32 @@ def wrong_value(cause: Finding, wrong: Finding) -> tuple[str, ...] | None:
     return f"read {tensor} after it is written at {locations_of(cause.lines)}: nothing reads it", *cause.remedies
 
 
-def _makes_wrong(cause: Finding, wrong: Finding) -> bool:
+def _makes_wrong(cause: Finding, consequence: Finding) -> bool:
     """Return whether a wrong value follows from a bad value, or from bytes that are not written, or written again."""
     if cause.kind == "swallowed":
         return True
     if any(finding.kind in CAUSES for finding in cause.unfolded):
-        return not _is_made_elsewhere(cause, wrong)
+        return not _is_made_elsewhere(cause, consequence)
     if cause.kind == "wrong-value":
         # Outputs that nothing writes lack the same store; others may have been computed by the same line or loop.
-        if not (cause.sites and wrong.sites):
-            return not cause.sites and not wrong.sites
-        return bool({*cause.fields["through"]} & {*wrong.fields["through"]}) or _share_a_loop(cause, wrong)
+        if not (cause.sites and consequence.sites):
+            return not cause.sites and not consequence.sites
+        return bool({*cause.fields["through"]} & {*consequence.fields["through"]}) or _share_a_loop(cause, consequence)
     structural = [finding for finding in cause.unfolded if finding.kind in ("never-written", "written-again")]
-    of_same_tensor = [finding for finding in structural if finding.fields["tensor"] == wrong.fields["tensor"]]
+    of_same_tensor = [finding for finding in structural if finding.fields["tensor"] == consequence.fields["tensor"]]
     if len(of_same_tensor) < len(structural):
         # What tasks exchange through the other tensor is wrong.
         return True
     if any(finding.clues.get("repeats") for finding in of_same_tensor):
         # What tasks exchange, or keep from one iteration to the next, is wrong, too.
         return True
-    writer = {site.at for site in wrong.sites[:1]}
-    return wrong.nbytes <= sum(finding.nbytes for finding in of_same_tensor) and any(
+    writer = {site.at for site in consequence.sites[:1]}
+    return consequence.nbytes <= sum(finding.nbytes for finding in of_same_tensor) and any(
         writer <= finding.lines for finding in of_same_tensor if finding.kind == "written-again" or not writer
     )
 
 
-def _is_made_elsewhere(cause: Finding, wrong: Finding) -> bool:
+def _is_made_elsewhere(cause: Finding, consequence: Finding) -> bool:
     """Return whether all operations that made a wrong value are known, and no bad value reaches one of them.
 
     A bad value may be the address or the size of an operation, or that of an iteration which does not run. And a buffer
@@ -85,7 +85,7 @@ def _is_made_elsewhere(cause: Finding, wrong: Finding) -> bool:
         return False
     if any(gives_a_number(site) for finding in causes for site in finding.sites):
         return False
-    made_by = wrong.clues["made_by"]
+    made_by = consequence.clues["made_by"]
     return bool(made_by) and not any(line.location in made_by for finding in causes for line in finding.lines)
 
 
@@ -294,22 +294,22 @@ def _share(gap: Finding) -> tuple[Fraction, ...]:
     return Fraction(first, nbytes), Fraction(end, nbytes), Fraction(gap.nbytes, nbytes)
 
 
-def written_again(cause: Finding, again: Finding) -> tuple[str, ...] | None:
+def written_again(cause: Finding, rewrite: Finding) -> tuple[str, ...] | None:
     """A copy has its operands swapped, a store goes to a wrong place, or the load of what it replaces is missing."""
-    tensor = again.fields["tensor"]
-    if at := swapped(cause, again):
+    tensor = rewrite.fields["tensor"]
+    if at := swapped(cause, rewrite):
         why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {tensor}"
         return f"swap the source and the destination of {at}: {why}", *cause.remedies
-    if lacks_load(cause, again):
+    if lacks_load(cause, rewrite):
         return _load_missing(cause, tensor)
-    if not _stores_again(cause, again):
+    if not _stores_again(cause, rewrite):
         return None
-    if _writes_wrong_place(cause, again):
-        return wrong_part(tensor, again.sites, "it is written again, and not read before"), *cause.remedies
+    if _writes_wrong_place(cause, rewrite):
+        return wrong_part(tensor, rewrite.sites, "it is written again, and not read before"), *cause.remedies
     return cause.remedies
 
 
-def _stores_again(cause: Finding, again: Finding) -> bool:
+def _stores_again(cause: Finding, rewrite: Finding) -> bool:
     """Return whether the second writer races on the same tensor, or the same lines race on another, or write it again.
 
     Without the race, it might read what it replaces.
@@ -317,33 +317,33 @@ def _stores_again(cause: Finding, again: Finding) -> bool:
     if misleading(cause):
         return True
     if cause.kind == "written-again":
-        return cause.lines == again.lines or _share_a_loop(cause, again)
+        return cause.lines == rewrite.lines or _share_a_loop(cause, rewrite)
     if cause.kind == "uninitialised":
         # The load of what is replaced is missing.
-        at_once = cause.sites[0].at in again.lines
+        at_once = cause.sites[0].at in rewrite.lines
         return (
             at_once
-            or {site.at for site in cause.sites[1:]} == again.lines
-            or SourceLine(cause.sites[0].file, cause.fields["beside_line"]) in again.lines
+            or {site.at for site in cause.sites[1:]} == rewrite.lines
+            or SourceLine(cause.sites[0].file, cause.fields["beside_line"]) in rewrite.lines
         )
     if cause.kind == "race":
         # A wrong index selects what is stored again.
-        return again.lines <= cause.lines
+        return rewrite.lines <= cause.lines
     races = cause.unfolded if cause.kind == "task-race" else ()
-    writer = again.sites[-1].at
+    writer = rewrite.sites[-1].at
     return any(
-        (race.fields.get("buffer") == again.fields["tensor"] and writer in race.lines)
-        or (race.writes_twice and race.lines == again.lines)
+        (race.fields.get("buffer") == rewrite.fields["tensor"] and writer in race.lines)
+        or (race.writes_twice and race.lines == rewrite.lines)
         for race in races
     )
 
 
-def _writes_wrong_place(race: Finding, again: Finding) -> bool:
+def _writes_wrong_place(race: Finding, rewrite: Finding) -> bool:
     """Return whether a barrier would not fix a race: one line writes the same bytes in several tasks, unread."""
     if race.kind != "task-race" or race.writes_twice or race.fields["sync"] not in BARRIERS:
         return False
     parts = (part for part in race.unfolded if part.kind == "task-race" and part.writes_twice and len(part.lines) == 1)
-    return any(part.lines <= again.lines for part in parts)
+    return any(part.lines <= rewrite.lines for part in parts)
 
 
 def not_planned(cause: Finding, deviation: Finding) -> tuple[str, ...] | None:

@@ -37,12 +37,12 @@ def race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
         # The index is wrong before it is out of range.
         at = stopped_at(cause).location
         return cause.remedies or (f"correct the index at {at}: before it is out of range, it selects a wrong part",)
-    if cause.kind == "access" and _leaves(cause, race):
+    if cause.kind == "access" and _leaves_buffer(cause, race):
         return cause.remedies
-    return _wrong_part(cause, race) if cause.kind == "uninitialised" and _is_of_part(cause, race) else None
+    return _wrong_part(cause, race) if cause.kind == "uninitialised" and _touches_part(cause, race) else None
 
 
-def _leaves(stop: Finding, race: Finding) -> bool:
+def _leaves_buffer(stop: Finding, race: Finding) -> bool:
     """Return whether a racing line leaves its buffer: its part is wrong."""
     at = stopped_at(stop)
     if race.writes_twice and len(race.lines) == 1:
@@ -51,15 +51,15 @@ def _leaves(stop: Finding, race: Finding) -> bool:
     return at in race.lines
 
 
-def _is_of_part(cause: Finding, race: Finding) -> bool:
+def _touches_part(cause: Finding, race: Finding) -> bool:
     """Return whether a racing line reads the uninitialised bytes of a buffer, or writes beside them."""
     if of_queues(race):
         return False
     reader = cause.sites[0].at
     if race.kind == "race" and not race.writes_twice and race.fields["buffer"] == cause.fields["buffer"]:
         # The line that writes the buffer beside the bytes that are read.
-        beside = SourceLine(reader.file, cause.fields["beside_line"])
-        if any(beside in finding.lines for finding in race.unfolded):
+        nearby = SourceLine(reader.file, cause.fields["beside_line"])
+        if any(nearby in finding.lines for finding in race.unfolded):
             return True
     return any(
         (finding.fields.get("buffer") == cause.fields["buffer"] or race.fields.get("wrong_index"))
@@ -70,12 +70,12 @@ def _is_of_part(cause: Finding, race: Finding) -> bool:
 
 def _wrong_part(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     """Return the remedies for a line that should write uninitialised bytes of a buffer, and writes others of it."""
-    by = next((site for site in race.sites if site.role == "writes"), None)
-    if by is None:
+    writer = next((site for site in race.sites if site.role == "writes"), None)
+    if writer is None:
         return cause.remedies
     buffer = cause.fields["buffer"]
     others = (remedy for remedy in cause.remedies if not fixes_by(remedy, Way.PART, of=buffer))
-    return wrong_part(buffer, (by, cause.sites[0])), *others
+    return wrong_part(buffer, (writer, cause.sites[0])), *others
 
 
 def release(cause: Finding, release: Finding) -> tuple[str, ...] | None:
@@ -105,8 +105,8 @@ def task_race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     meet for the same reason.
     """
     if cause.kind == "hang":
-        return _barrier(cause, race) or cause.remedies or race.remedies
-    if cause.kind == "uninitialised" and _is_of_part(cause, race):
+        return _missing_barrier(cause, race) or cause.remedies or race.remedies
+    if cause.kind == "uninitialised" and _touches_part(cause, race):
         return _wrong_part(cause, race)
     if at := swapped(cause, race):
         why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {race.fields['buffer']}"
@@ -114,10 +114,12 @@ def task_race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     if atomic := counted(cause, race):
         return atomic, *cause.remedies
     if cause.kind == "stopped":
-        follows = _out_of_step(cause, race) or (called_at_stop(cause, race) and not stops(race, cause))
+        follows = _is_out_of_step(cause, race) or (called_at_stop(cause, race) and not stops(race, cause))
         return cause.remedies if follows else None
     if not (
-        _out_of_step(cause, race) or _do_the_same(cause, race) or (cause.kind == "access" and _leaves(cause, race))
+        _is_out_of_step(cause, race)
+        or _write_again(cause, race)
+        or (cause.kind == "access" and _leaves_buffer(cause, race))
     ):
         return None
     if cause.clues.get("lock") is not None:
@@ -125,7 +127,7 @@ def task_race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     return cause.remedies or race.remedies
 
 
-def _do_the_same(cause: Finding, race: Finding) -> bool:
+def _write_again(cause: Finding, race: Finding) -> bool:
     """Return whether tasks write at one line again: without end, or because of a number that they load."""
     if not (race.writes_twice and len(race.lines) == 1):
         return False
@@ -139,7 +141,7 @@ def _do_the_same(cause: Finding, race: Finding) -> bool:
     )
 
 
-def _out_of_step(cause: Finding, race: Finding) -> bool:
+def _is_out_of_step(cause: Finding, race: Finding) -> bool:
     """Return whether a lock was not acquired, or a barrier not passed, or an atomic left its tensor.
 
     Or the task goes by an uninitialised number.
@@ -154,56 +156,60 @@ def _out_of_step(cause: Finding, race: Finding) -> bool:
     return reads and (cause.times > 1 or cause.sites[0].owner == race.sites[-1].owner)
 
 
-def _barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
+def _missing_barrier(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
     """Some cores wait in a barrier that others, which race, never reach."""
-    sync, late, place = consequence.fields["sync"], consequence.sites[-1], consequence.clues["place"]
+    sync, racer, planned_place = consequence.fields["sync"], consequence.sites[-1], consequence.clues["place"]
     barriers = cause.fields.get("barriers", ())
     if barriers == ["sync_all"]:
         # The wider one orders them, too.
         sync = "sync_all"
-    who = "memory cores" if late.task == "memory core" else "cores"
-    at_end = place is not None and place.is_at_end and sync in barriers
-    if at_end or consequence.fields["passed"] != 0:
-        return (f"{late.call(f'{sync}()')} in the {who}, {place.text}", *cause.remedies) if at_end else None
+    cores_text = "memory cores" if racer.task == "memory core" else "cores"
+    at_end = planned_place is not None and planned_place.is_at_end and sync in barriers
+    if at_end:
+        return f"{racer.call(f'{sync}()')} in the {cores_text}, {planned_place.text}", *cause.remedies
+    if consequence.fields["passed"] != 0:
+        return None
     if sync not in barriers:
         return None
-    if skipped := _skipped(cause, sync, late):
-        return f"let all {who} reach the barrier {skipped}", *cause.remedies
-    first, source = consequence.sites[0], source_file(late.file)
-    loops = source.loops_around(late.line)
+    if skipped := _skipped(cause, sync, racer):
+        return f"let all {cores_text} reach the barrier {skipped}", *cause.remedies
+    first, source = consequence.sites[0], source_file(racer.file)
+    loops = source.loops_around(racer.line)
     begin, end = min(loops, default=(0, 0))
-    waits = _waits_for(cause, sync, late)
-    passed = any(site.operation == sync and begin <= site.line <= end for site in cause.sites if site is not waits)
-    one_each = waits is not None and len(loops) == len(source_file(waits.file).loops_around(waits.line)) == 1
-    alike = (first.task == "memory core") == (late.task == "memory core") and first.line < late.line
-    all_pass = source.line_passed_by_all(first.line, late.line) if first.file == late.file else late.line
-    if alike and source.loop_around(first.line, late.line)[0]:
-        where = f"before {location_of(late.file, all_pass)}"
-    elif one_each and not passed and not alike:
+    waiting = _waiting_site(cause, sync, racer)
+    waits_elsewhere = any(
+        site.operation == sync and begin <= site.line <= end for site in cause.sites if site is not waiting
+    )
+    one_each = waiting is not None and len(loops) == len(source_file(waiting.file).loops_around(waiting.line)) == 1
+    same_kind = (first.task == "memory core") == (racer.task == "memory core") and first.line < racer.line
+    all_pass = source.line_passed_by_all(first.line, racer.line) if first.file == racer.file else racer.line
+    if same_kind and source.loop_around(first.line, racer.line)[0]:
+        place_text = f"before {location_of(racer.file, all_pass)}"
+    elif one_each and not waits_elsewhere and not same_kind:
         # The others reach it in each iteration of their loop.
-        where = f"at the beginning of the loop at {location_of(late.file, begin)}"
+        place_text = f"at the beginning of the loop at {location_of(racer.file, begin)}"
     else:
-        before = min(begin or late.line, all_pass)
-        where = f"once before {'the loop at ' if before == begin else ''}{location_of(late.file, before)}"
-    return f"{late.call(f'{sync}()')} in the {who}, {where}", *cause.remedies
+        first_line = min(begin or racer.line, all_pass)
+        place_text = f"once before {'the loop at ' if first_line == begin else ''}{location_of(racer.file, first_line)}"
+    return f"{racer.call(f'{sync}()')} in the {cores_text}, {place_text}", *cause.remedies
 
 
-def _waits_for(hang: Finding, sync: str, late: Site) -> Site | None:
+def _waiting_site(hang: Finding, sync: str, racer: Site) -> Site | None:
     """Return where tasks of the other kind, in the function of a racing line, wait for its task; None if nowhere."""
     for site in hang.sites:
-        other_kind = (site.task == "memory core") != (late.task == "memory core")
-        if other_kind and (site.role, site.operation, site.file) == ("waits", sync, late.file):
-            return site if site.function == late.function else None
+        other_kind = (site.task == "memory core") != (racer.task == "memory core")
+        if other_kind and (site.role, site.operation, site.file) == ("waits", sync, racer.file):
+            return site if site.function == racer.function else None
     return None
 
 
-def _skipped(hang: Finding, sync: str, late: Site) -> str:
+def _skipped(hang: Finding, sync: str, racer: Site) -> str:
     """Return where the barrier is that some cores wait in and others skip, before a racing line; empty if nowhere."""
-    alike = [site for site in hang.sites if (site.task == "memory core") == (late.task == "memory core")]
-    waits = next((site for site in alike if site.role == "waits" and site.operation == sync), None)
-    if waits is None or all(site.role != "last" for site in alike):
+    same_kind = [site for site in hang.sites if (site.task == "memory core") == (racer.task == "memory core")]
+    waiting = next((site for site in same_kind if site.role == "waits" and site.operation == sync), None)
+    if waiting is None or all(site.role != "last" for site in same_kind):
         return ""
-    barrier, line = in_one_function(waits, late)
+    barrier, line = in_one_function(waiting, racer)
     if barrier.file != line.file or barrier.line >= line.line:
         return ""
     return f"at {barrier.location} before {line.location}"
@@ -224,15 +230,15 @@ def lookup(cause: Finding, lookup: Finding) -> tuple[str, ...] | None:
     if cause.kind not in ("race", "task-race"):
         return None
     reader, site = cause.sites[-1], lookup.sites[0]
-    same = (reader.role, reader.location, reader.operation) == ("reads", site.location, site.operation)
-    return cause.remedies if same else None
+    is_lookup = (reader.role, reader.location, reader.operation) == ("reads", site.location, site.operation)
+    return cause.remedies if is_lookup else None
 
 
-def memory_core(cause: Finding, passed: Finding) -> tuple[str, ...] | None:
+def memory_core(cause: Finding, hint: Finding) -> tuple[str, ...] | None:
     """A memory core passes a barrier of the cores in place of the one that would order a race."""
     if cause.kind != "task-race":
         return None
-    site, (barrier, at), sync = passed.sites[0], cause.clues["barrier_of_cores"], cause.fields["sync"]
+    site, (barrier, at), sync = hint.sites[0], cause.clues["barrier_of_cores"], cause.fields["sync"]
     if not barrier or site.operation.removeprefix("__") != barrier or barrier == sync:
         return None
     places = " and ".join(dict.fromkeys((site.location, at)))

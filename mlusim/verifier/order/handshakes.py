@@ -72,8 +72,10 @@ class Handshakes:
         for task, acquired in self._acquired.items():
             for other, atomic in acquired.before(self._last_known(task, second)).items():
                 if other == order.task[first]:
-                    done = order.done[first] < atomic or in_order(int(order.lane[first]), int(order.lane[atomic]))
-                    if first == atomic or (first < atomic and done):
+                    is_complete = order.done[first] < atomic or in_order(
+                        int(order.lane[first]), int(order.lane[atomic])
+                    )
+                    if first == atomic or (first < atomic and is_complete):
                         return True
                 elif order.before(first, atomic):
                     return True
@@ -99,9 +101,9 @@ class Handshakes:
             return int(order.first[task + 1])
         if order.group[task] != order.group[own_task] or launch != own_launch:
             return NONE
-        ends = int(order.clock_of(own_task, task)[order.segment[position]])
-        own = order.of_task(task)
-        return int(own.start) + int(np.searchsorted(order.segment[own], ends, side="left"))
+        completed_segments = int(order.clock_of(own_task, task)[order.segment[position]])
+        positions = order.of_task(task)
+        return int(positions.start) + int(np.searchsorted(order.segment[positions], completed_segments, side="left"))
 
     def _learn(self, atomics: Integers, fetching: Flags) -> None:
         """Process the atomics in the order in which they took effect."""
@@ -115,27 +117,27 @@ class Handshakes:
             alloc, offset, box = (int(columns[f"dst_{part}"][record]) for part in ("alloc", "offset", "box"))
             # The same bytes may be an element, or a view of one.
             target = alloc, offset, _bytes_of(log.boxes[box])
-            before = known_by_target.setdefault(target, {})
+            known_before = known_by_target.setdefault(target, {})
             # Positions within a task ascend, and so do those of its acquisitions.
             acquisitions = waiting.setdefault(task, deque())
             while acquisitions and acquisitions[0][0] < position:
                 self._acquire(task, *acquisitions.popleft())
-            if before and fetching[columns["op"][record]]:
+            if known_before and fetching[columns["op"][record]]:
                 use = self._first_use(record, position)
                 if use != NONE:
-                    acquisitions.append((use, dict(before)))
-            _join(before, self._acquired.get(task, _Acquired()).before(position))
-            before[task] = max(before.get(task, NONE), position)
+                    acquisitions.append((use, dict(known_before)))
+            _join(known_before, self._acquired.get(task, _Acquired()).before(position))
+            known_before[task] = max(known_before.get(task, NONE), position)
         for task, acquisitions in waiting.items():
             for use, known in acquisitions:
                 self._acquire(task, use, known)
 
     def _acquire(self, task: int, use: int, known: Knowledge) -> None:
         acquired = self._acquired.setdefault(task, _Acquired())
-        joined = dict(acquired.known[-1]) if acquired.known else {}
-        _join(joined, known)
+        merged = dict(acquired.known[-1]) if acquired.known else {}
+        _join(merged, known)
         acquired.positions.append(use)
-        acquired.known.append(joined)
+        acquired.known.append(merged)
 
     def _first_use(self, record: int, position: int) -> int:
         """Return the position at which scalar code of the task reads an atomic's old value; NONE if none does."""
@@ -145,12 +147,12 @@ class Handshakes:
             return position
         accesses, order = self._run.accesses, self._run.order
         rows, positions = self._uses_of(int(old[0][0]))
-        first, behind = np.searchsorted(positions, [position, position + 1]).tolist()
-        written = [row for row in rows[first:behind].tolist() if accesses.write[row]]
-        if not written:
+        first, last = np.searchsorted(positions, [position, position + 1]).tolist()
+        written_rows = [row for row in rows[first:last].tolist() if accesses.write[row]]
+        if not written_rows:
             return NONE
-        low, high = accesses.low[written[0]], accesses.high[written[0]]
-        for index in range(behind, len(rows)):
+        low, high = accesses.low[written_rows[0]], accesses.high[written_rows[0]]
+        for index in range(last, len(rows)):
             row, use = int(rows[index]), int(positions[index])
             if order.task[use] != order.task[position]:
                 return NONE
@@ -164,14 +166,14 @@ class Handshakes:
 
     def _uses_of(self, alloc: int) -> tuple[Integers, Integers]:
         """Return the accesses to an allocation by position, and their positions."""
-        known = self._uses.get(alloc)
-        if known is None:
+        uses = self._uses.get(alloc)
+        if uses is None:
             accesses = self._run.accesses
             rows = np.flatnonzero(accesses.alloc == alloc)
             positions = self._run.order.position[accesses.record[rows]]
             by_position = np.argsort(positions, kind="stable")
-            known = self._uses[alloc] = rows[by_position], positions[by_position]
-        return known
+            uses = self._uses[alloc] = rows[by_position], positions[by_position]
+        return uses
 
 
 @lru_cache(maxsize=1 << 10)

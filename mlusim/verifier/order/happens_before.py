@@ -200,8 +200,8 @@ class Order:
 
     def have_a_common_lock(self, one: Integers, other: Integers) -> Flags:
         """By pair of positions, whether the tasks hold a common lock there."""
-        held = self.locks_held
-        first, pair, _ = group_rows(held[one], held[other])
+        locks_held = self.locks_held
+        first, pair, _ = group_rows(locks_held[one], locks_held[other])
         pairs = zip(one[first].tolist(), other[first].tolist(), strict=True)
         return np.array([bool(self.locks_of(*positions)) for positions in pairs], bool)[pair]
 
@@ -216,8 +216,8 @@ class Order:
     @cached_property
     def segment(self) -> Integers:
         """By position, the number of barriers that its task has passed."""
-        passed = np.concatenate(([0], np.cumsum(self.is_barrier & ~self.left_out)))
-        return narrow(passed[:-1] - passed[self.first[self.task]])
+        barriers_passed = np.concatenate(([0], np.cumsum(self.is_barrier & ~self.left_out)))
+        return narrow(barriers_passed[:-1] - barriers_passed[self.first[self.task]])
 
     @cached_property
     def segment_row(self) -> Integers:

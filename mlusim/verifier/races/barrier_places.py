@@ -39,24 +39,28 @@ def barrier_of_one_side(pair: Pair, sync: str) -> list[str]:
     log, order, (first, last), (before_loop, second) = pair.run.log, pair.run.order, pair.positions, pair.sites
     if not _have_lines_of_their_own(order, first, last):
         return []
-    behind = _barriers(order, int(order.task[last]))
-    behind = behind[behind > last][:1]
-    if not len(behind) or behind[0] + 1 >= order.first[int(order.task[last]) + 1]:
+    later_barriers = _barriers(order, int(order.task[last]))
+    later_barriers = later_barriers[later_barriers > last][:1]
+    if not len(later_barriers) or later_barriers[0] + 1 >= order.first[int(order.task[last]) + 1]:
         return []
-    barrier = pair.run.line_at(int(behind[0]))
+    barrier = pair.run.line_at(int(later_barriers[0]))
     source = source_file(barrier.file)
     loop = source.loop_around(barrier.line, second.line)[0] if barrier.file == second.file else 0
-    both_pass = order.line[behind[0]] in order.line[order.of_task(int(order.task[first]))]
+    both_pass = order.line[later_barriers[0]] in order.line[order.of_task(int(order.task[first]))]
     if loop and both_pass and before_loop.file == barrier.file and before_loop.line < loop:
         return []
-    if not loop or log.ops[int(order.op[behind[0]])] != sync or not order.before(first, int(behind[0]) + 1):
+    if (
+        not loop
+        or log.ops[int(order.op[later_barriers[0]])] != sync
+        or not order.before(first, int(later_barriers[0]) + 1)
+    ):
         return []
     inner = [sorted(source.loops_around(line))[-1:] for _, line, _ in pair.sources]
-    if len(_lines_of_barriers(pair.run, first, inner[0])) <= len(_lines_of_barriers(pair.run, last, inner[1])):
+    if len(_barrier_lines(pair.run, first, inner[0])) <= len(_barrier_lines(pair.run, last, inner[1])):
         return []
-    who = "memory cores" if second.task == "memory core" else "cores"
-    before = location_of(barrier.file, source.line_passed_by_all(loop, second.line))
-    return [f"{second.call(f'{sync}()')} in the {who}, before {before}"]
+    cores_text = "memory cores" if second.task == "memory core" else "cores"
+    location = location_of(barrier.file, source.line_passed_by_all(loop, second.line))
+    return [f"{second.call(f'{sync}()')} in the {cores_text}, before {location}"]
 
 
 def wider_barrier(pair: Pair, sync: str, later: int) -> list[str]:
@@ -65,16 +69,20 @@ def wider_barrier(pair: Pair, sync: str, later: int) -> list[str]:
     `later`: the last line that races with the second one; a barrier above it, outside of its loops, fixes only a part.
     """
     log, order, (first, last), (site, _) = pair.run.log, pair.run.order, pair.positions, pair.sites
-    after, before = (_passes(order, _barriers(order, task)) for task in pair.tasks)
-    common = [passed for passed, position in after.items() if position > first and before.get(passed, last) < last]
+    passes, other_passes = (_passes(order, _barriers(order, task)) for task in pair.tasks)
+    common = [
+        barrier_pass
+        for barrier_pass, position in passes.items()
+        if position > first and other_passes.get(barrier_pass, last) < last
+    ]
     if not common:
         return []
-    barrier = after[common[-1]]
+    barrier = passes[common[-1]]
     at = pair.run.line_at(barrier)
     if at.file == site.file and at.line < later and not source_file(at.file).loop_around(at.line, later)[0]:
         return []
-    narrow = site.call(f"{log.ops[int(order.op[barrier])]}()")
-    return [f"{site.call(f'{sync}()')} in place of {narrow} at {at.location}"]
+    narrow_call = site.call(f"{log.ops[int(order.op[barrier])]}()")
+    return [f"{site.call(f'{sync}()')} in place of {narrow_call} at {at.location}"]
 
 
 def barrier_of_cores(pair: Pair) -> tuple[str, str]:
@@ -84,10 +92,10 @@ def barrier_of_cores(pair: Pair) -> tuple[str, str]:
     if len(cores) != 1:
         return "", ""
     position, barriers = pair.positions[cores[0]], _barriers(order, pair.tasks[cores[0]])
-    passed = barriers[barriers > position][:1] if cores[0] == 0 else barriers[barriers < position][-1:]
-    if not len(passed):
+    nearest = barriers[barriers > position][:1] if cores[0] == 0 else barriers[barriers < position][-1:]
+    if not len(nearest):
         return "", ""
-    return log.ops[int(order.op[passed[0]])], pair.run.line_at(int(passed[0])).location
+    return log.ops[int(order.op[nearest[0]])], pair.run.line_at(int(nearest[0])).location
 
 
 def on_both_paths(pair: Pair) -> str:
@@ -103,21 +111,21 @@ def on_both_paths(pair: Pair) -> str:
     one_function = file == other_file and function_around(file, line) == function_around(file, other)
     if kinds[0] == kinds[1] or not one_function or not source.on_separate_paths(line, other):
         return ""
-    passed = [_passed_by_all_alike(run, position, file) for position in (first, last)]
+    common_lines = [_lines_passed_by_all(run, position, file) for position in (first, last)]
     loops = [source.loops_around(number) for number in (line, other)]
-    reached = other if other in passed[1] else source.line_before_conditions(other, line)
-    if (reached == other and other not in passed[1]) or any(
-        _lines_of_barriers(run, position, loops) for position, loops in zip((first, last), loops, strict=True)
+    first_reached = other if other in common_lines[1] else source.line_before_conditions(other, line)
+    if (first_reached == other and other not in common_lines[1]) or any(
+        _barrier_lines(run, position, loops) for position, loops in zip((first, last), loops, strict=True)
     ):
         return ""
     end = max((loop[1] for loop in loops[0]), default=line)
-    following = min((number for number in passed[0] if number > end), default=0)
+    following = min((number for number in common_lines[0] if number > end), default=0)
     # The barriers of all cores that both tasks pass must stay in the same order.
-    earlier, of_other = (_of_all_cores(run, position) for position in (first, last))
-    begin = min([reached, *(loop[0] for loop in loops[1])])
-    if len(of_other) > len(earlier):
-        begin = run.line_at(int(of_other[len(earlier)])).line
-    if len(of_other) < len(earlier) or source.loops_around(begin) not in ([], loops[1]):
+    earlier_barriers, later_barriers = (_barriers_of_all_cores(run, position) for position in (first, last))
+    begin = min([first_reached, *(loop[0] for loop in loops[1])])
+    if len(later_barriers) > len(earlier_barriers):
+        begin = run.line_at(int(later_barriers[len(earlier_barriers)])).line
+    if len(later_barriers) < len(earlier_barriers) or source.loops_around(begin) not in ([], loops[1]):
         return ""
     places = [
         f"before {location_of(file, source.line_passed_by_all(end, following))}"
@@ -132,17 +140,17 @@ def on_both_paths(pair: Pair) -> str:
 
 def _have_lines_of_their_own(order: Order, first: int, last: int) -> bool:
     """Return whether neither of two tasks passes the line of the other's operation."""
-    one, other = (set(order.line[order.of_task(task)]) for task in order.task[[first, last]].tolist())
-    return order.line[last] not in one and order.line[first] not in other
+    lines, other_lines = (set(order.line[order.of_task(task)]) for task in order.task[[first, last]].tolist())
+    return order.line[last] not in lines and order.line[first] not in other_lines
 
 
 def _barriers(order: Order, task: int) -> Integers:
     """Return the positions of the barriers of a task."""
-    own = order.of_task(task)
-    return np.asarray(own.start + np.flatnonzero(order.is_barrier[own]))
+    positions = order.of_task(task)
+    return np.asarray(positions.start + np.flatnonzero(order.is_barrier[positions]))
 
 
-def _of_all_cores(run: Run, position: int) -> Integers:
+def _barriers_of_all_cores(run: Run, position: int) -> Integers:
     """Return the positions of the barriers of MLU cores and memory cores that a task passes before an operation."""
     log, order = run.log, run.order
     barriers = _barriers(order, int(order.task[position]))
@@ -160,20 +168,20 @@ def _passes(order: Order, positions: Integers) -> dict[tuple[int, int], int]:
     return passes
 
 
-def _passed_by_all_alike(run: Run, position: int, file: str) -> set[int]:
+def _lines_passed_by_all(run: Run, position: int, file: str) -> set[int]:
     """Return the lines of a file that all tasks pass that belong to the job of an operation and are of its kind."""
     log, order = run.log, run.order
     task = int(order.task[position])
-    alike = [
+    tasks = [
         number
         for number, record in enumerate(log.tasks)
         if record.is_memory_core == log.tasks[task].is_memory_core and order.job[number] == order.job[task]
     ]
-    codes = set.intersection(*(set(order.line[order.of_task(one)].tolist()) for one in alike))
+    codes = set.intersection(*(set(order.line[order.of_task(one)].tolist()) for one in tasks))
     return {log.lines[code][1] for code in codes if log.lines[code][0] == file}
 
 
-def _lines_of_barriers(run: Run, position: int, loops: list[tuple[int, int]]) -> set[int]:
+def _barrier_lines(run: Run, position: int, loops: list[tuple[int, int]]) -> set[int]:
     """Return the lines of the barriers in some loops around an operation that its task passes."""
     log, order = run.log, run.order
     lines = {log.lines[code][1] for code in order.line[_barriers(order, int(order.task[position]))].tolist()}

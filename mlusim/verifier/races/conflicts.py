@@ -42,9 +42,9 @@ def within_tasks(run: Run) -> Iterator[Pairs]:
     rows = rows[~space.read_only[accesses.alloc[rows]]]
     # Processing some tasks at a time bounds memory on long logs.
     task = order.task_of[accesses.record[rows]]
-    ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(rows)]
+    task_ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(rows)]
     begin = 0
-    for end in ends:
+    for end in task_ends:
         if end > begin and (end - begin >= _BATCH_ROWS or end == len(rows)):
             yield from _within_some_tasks(order, accesses, space, rows[begin:end])
             begin = end

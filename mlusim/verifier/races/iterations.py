@@ -29,7 +29,7 @@ def in_intended_order(pair: Pair) -> Pair:
     source = source_file(file)
     if first and one_function and not FETCHING & set(pair.run.log.ops) and not source.exclude_each_other(first, last):
         loop = source.loop_around(first, last)
-        if barrier_in(by_line, loop) if loop[0] else _pass_in_turn(by_line):
+        if barrier_in(by_line, loop) if loop[0] else _pass_lines_in_turn(by_line):
             return by_line.swapped if loop[0] and is_later(by_line.swapped, loop) else by_line
         if (
             not loop[0]
@@ -44,21 +44,23 @@ def _entered_once(pair: Pair) -> bool:
     """Return whether neither of two tasks passes the other's line, and both lines are of the kernel: no helper's."""
     order, log = pair.run.order, pair.run.log
     lines = order.line[[*pair.positions]]
-    apart = not any(np.isin(lines[1 - at], order.line[order.of_task(task)]) for at, task in enumerate(pair.tasks))
+    pass_own_lines = not any(
+        np.isin(lines[1 - side], order.line[order.of_task(task)]) for side, task in enumerate(pair.tasks)
+    )
     kernels = {log.launches[log.tasks[task].launch].kernel for task in pair.tasks}
-    return apart and {function for *_, function in pair.sources} == kernels
+    return pass_own_lines and {function for *_, function in pair.sources} == kernels
 
 
-def _pass_in_turn(pair: Pair) -> bool:
+def _pass_lines_in_turn(pair: Pair) -> bool:
     """Return whether a task passes both lines, and each passes that of the first access only before the other."""
     order = pair.run.order
     lines = order.line[[*pair.positions]]
     in_turn = []
     for task in pair.tasks:
         line = order.line[order.of_task(task)]
-        before, after = (np.flatnonzero(line == number) for number in lines)
-        if len(before) and len(after):
-            in_turn.append(before[-1] < after[0])
+        first_positions, second_positions = (np.flatnonzero(line == number) for number in lines)
+        if len(first_positions) and len(second_positions):
+            in_turn.append(first_positions[-1] < second_positions[0])
     return bool(in_turn) and all(in_turn)
 
 
@@ -69,16 +71,20 @@ def barrier_in(pair: Pair, loop: Lines) -> bool:
     """
     run, order, file = pair.run, pair.run.order, pair.sources[0][0]
     upper, lower = sorted(line for _, line, _ in pair.sources)
-    apart = source_file(file).exclude_each_other(upper, lower)
+    in_branches = source_file(file).exclude_each_other(upper, lower)
     of_both = ops_among(run.log, [name for name, kind in BARRIERS.items() if _meet_at(pair, kind)])
     for task in pair.tasks:
-        own = order.of_task(task)
-        barriers = order.line[own][order.is_barrier[own] & of_both[order.op[own]]]
+        positions = order.of_task(task)
+        barriers = order.line[positions][order.is_barrier[positions] & of_both[order.op[positions]]]
         iterations = len(_starts(run, task, file, loop))
         for code in np.unique(barriers).tolist():
             other_file, line, _ = run.log.lines[code]
-            inside = other_file == file and loop[0] <= line <= loop[1]
-            if inside and (apart or not upper <= line < lower) and np.count_nonzero(barriers == code) >= iterations:
+            is_in_loop = other_file == file and loop[0] <= line <= loop[1]
+            if (
+                is_in_loop
+                and (in_branches or not upper <= line < lower)
+                and np.count_nonzero(barriers == code) >= iterations
+            ):
                 return True
     return False
 
@@ -87,8 +93,8 @@ def _meet_at(pair: Pair, barrier: BarrierKind) -> bool:
     """Return whether both tasks of a race take part in a barrier of a kind."""
     one, other = (pair.run.log.tasks[task] for task in pair.tasks)
     takes_part = {True: barrier.memory_cores, False: barrier.cores}
-    apart = barrier.within_cluster and one.cluster != other.cluster
-    return takes_part[one.is_memory_core] and takes_part[other.is_memory_core] and not apart
+    in_other_cluster = barrier.within_cluster and one.cluster != other.cluster
+    return takes_part[one.is_memory_core] and takes_part[other.is_memory_core] and not in_other_cluster
 
 
 def meet_between_barriers(pair: Pair) -> bool:
@@ -103,15 +109,15 @@ def meet_between_barriers(pair: Pair) -> bool:
 def some_skip(pair: Pair) -> str:
     """Return the line of the `if` around two accesses that some MLU cores skip, where no barrier can stand; or ""."""
     (file, one, _), (other_file, other, _) = pair.sources
-    around = [begin for begin, end in source_file(file).ifs if begin <= min(one, other) <= max(one, other) <= end]
-    return location_of(file, max(around)) if file == other_file and around and cores_skip(pair) else ""
+    ifs = [begin for begin, end in source_file(file).ifs if begin <= min(one, other) <= max(one, other) <= end]
+    return location_of(file, max(ifs)) if file == other_file and ifs and cores_skip(pair) else ""
 
 
 def cores_skip(pair: Pair) -> bool:
     """Return whether some MLU cores pass neither of the lines of two accesses between the same barriers."""
     run, order = pair.run, pair.run.order
-    passed = np.isin(order.line, order.line[[*pair.positions]]) & (order.segment == pair.segments[0])
-    tasks = np.unique(order.task[passed]).tolist()
+    passes = np.isin(order.line, order.line[[*pair.positions]]) & (order.segment == pair.segments[0])
+    tasks = np.unique(order.task[passes]).tolist()
     cores = (number for number, record in enumerate(run.log.tasks) if not record.is_memory_core)
     return any(order.job[number] == order.job[pair.tasks[0]] and number not in tasks for number in cores)
 
@@ -152,12 +158,14 @@ def are_apart(run: Run, one: Integers, other: Integers) -> bool:
 
     `one`, `other`: their positions; all of `one` are at one line, and all of `other` at one.
     """
-    (file, line, _), (other_file, other_line, _) = (run.log.lines[int(run.order.line[at[0]])] for at in (one, other))
-    apart = np.zeros(len(one), bool)
+    (file, line, _), (other_file, other_line, _) = (
+        run.log.lines[int(run.order.line[positions[0]])] for positions in (one, other)
+    )
+    differ = np.zeros(len(one), bool)
     for loop in source_file(file).loops_around(line):
         if file == other_file and loop[0] <= other_line <= loop[1]:
-            apart |= _iterations(run, one, loop) != _iterations(run, other, loop)
-    return bool(apart.all())
+            differ |= _iterations(run, one, loop) != _iterations(run, other, loop)
+    return bool(differ.all())
 
 
 def _iterations(run: Run, positions: Integers, loop: Lines) -> Integers:
@@ -167,24 +175,26 @@ def _iterations(run: Run, positions: Integers, loop: Lines) -> Integers:
     file, line, _ = run.log.lines[int(code)]
     numbers = np.empty(len(positions), np.int64)
     for task in np.unique(order.task[positions]).tolist():
-        begun = _starts(run, task, file, loop)
-        if not len(begun):
-            own = order.of_task(task)
-            begun = own.start + np.flatnonzero(order.line[own] == code)
-        above = run.log.lines[int(order.line[begun[0]])][1] <= line
+        starts = _starts(run, task, file, loop)
+        if not len(starts):
+            task_positions = order.of_task(task)
+            starts = task_positions.start + np.flatnonzero(order.line[task_positions] == code)
+        is_above = run.log.lines[int(order.line[starts[0]])][1] <= line
         of_task = order.task[positions] == task
-        numbers[of_task] = np.searchsorted(begun, positions[of_task], "right" if above else "left") + (not above)
+        numbers[of_task] = np.searchsorted(starts, positions[of_task], "right" if is_above else "left") + (not is_above)
     return numbers
 
 
 def _starts(run: Run, task: int, file: str, loop: Lines) -> Integers:
-    """Return the positions at which a task is at the first line of its that each iteration of a loop passes."""
+    """Return the positions at which a task begins the iterations of a loop: at its first line that all of them pass."""
     order = run.order
-    own = order.of_task(task)
-    codes = np.unique(order.line[own]).tolist()
+    positions = order.of_task(task)
+    codes = np.unique(order.line[positions]).tolist()
     lines = [(run.log.lines[code][1], code) for code in codes if run.log.lines[code][0] == file]
-    passed = [code for line, code in sorted(lines) if source_file(file).is_passed_every_iteration(loop, line)]
-    return own.start + np.flatnonzero(order.line[own] == passed[0]) if passed else np.empty(0, np.int64)
+    candidates = [code for line, code in sorted(lines) if source_file(file).is_passed_every_iteration(loop, line)]
+    if not candidates:
+        return np.empty(0, np.int64)
+    return positions.start + np.flatnonzero(order.line[positions] == candidates[0])
 
 
 def is_fresh(run: Run, row: int) -> bool:

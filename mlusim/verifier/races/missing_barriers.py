@@ -30,21 +30,21 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
     pipeline and of the loads of its loop, and two writes at lines of the same finding: the tasks do the work twice.
     """
     remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
-    together: list[list[Finding]] = []
+    fixed_together: list[list[Finding]] = []
     while remaining:
         main = remaining[0][0]
         fixed = [item for item in remaining if item[0].key == main.key and item[0].begin < main.end <= item[0].end]
         remaining = [item for item in remaining if item not in fixed]
-        together.append([finding for _, finding in fixed])
+        fixed_together.append([finding for _, finding in fixed])
     position = {id(finding): number for number, (_, finding) in enumerate(findings)}
     groups: list[list[Finding]] = []
-    for group in sorted(together, key=lambda races: position[id(races[0])]):
-        same = next((races for is_same in _SAME_FAULT for races in groups if is_same(races, group)), None)
-        if same is None:
+    for group in sorted(fixed_together, key=lambda races: position[id(races[0])]):
+        matching = next((races for is_same in _SAME_FAULT for races in groups if is_same(races, group)), None)
+        if matching is None:
             groups.append(group)
         else:
-            same += group
-    return [_with_others(main, others) if others else main for main, *others in groups]
+            matching += group
+    return [_fold_group(main, others) if others else main for main, *others in groups]
 
 
 def _same_lines(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
@@ -61,9 +61,11 @@ def _same_work(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
 def _same_split(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
     """Return whether both are of one function and tensor whose split gives some of the work to two tasks."""
     one, other = races[0], group[0]
-    alike = one.fields["buffer"] == other.fields["buffer"] and one.clues["splits_twice"] == other.clues["splits_twice"]
-    where = {(site.file, site.function) for race in (one, other) for site in race.sites}
-    return alike and one.clues["splits_twice"] and len(where) == 1
+    same_tensor = (
+        one.fields["buffer"] == other.fields["buffer"] and one.clues["splits_twice"] == other.clues["splits_twice"]
+    )
+    functions = {(site.file, site.function) for race in (one, other) for site in race.sites}
+    return same_tensor and one.clues["splits_twice"] and len(functions) == 1
 
 
 def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:
@@ -73,13 +75,13 @@ def _wrong_read(races: Sequence[Finding], others: Sequence[Finding]) -> bool:
     """
     one = races[0]
     directions = {tuple(site.at for site in race.sites) for race in others}
-    both = {(first, second) for first, second in directions if (second, first) in directions}
-    same = all(race.fields["buffer"] == one.fields["buffer"] and not race.writes_twice for race in others)
+    in_both_orders = {(first, second) for first, second in directions if (second, first) in directions}
+    same_buffer = all(race.fields["buffer"] == one.fields["buffer"] and not race.writes_twice for race in others)
     reads = [site.role for site in one.sites] == ["writes", "reads"]
-    return reads and bool(both) and same and all(one.sites[1].at in pair for pair in both)
+    return reads and bool(in_both_orders) and same_buffer and all(one.sites[1].at in pair for pair in in_both_orders)
 
 
-def _with_others(main: Finding, others: Sequence[Finding]) -> Finding:
+def _fold_group(main: Finding, others: Sequence[Finding]) -> Finding:
     """Return a finding with others folded into it; a number that tells which task is the last needs an atomic."""
     folded = main.fold(*others)
     atomic = next((remedy for race in others if (remedy := counted(main, race))), "")
@@ -94,7 +96,7 @@ def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
     one, other = races[0], group[0]
     if not _orders(one.fields["sync"], other.fields["sync"]):
         return False
-    if _at_one_line(one) or _at_one_line(other):
+    if _is_at_one_line(one) or _is_at_one_line(other):
         return False
     (first, second), (other_first, other_second) = ([site.at for site in race.sites] for race in (one, other))
     later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
@@ -115,33 +117,35 @@ def _orders(sync: str, other: str) -> bool:
 _SAME_FAULT = (_same_lines, _same_barrier, _same_work, _same_split, _wrong_read)
 
 
-def _at_one_line(finding: Finding) -> bool:
+def _is_at_one_line(finding: Finding) -> bool:
     """Return whether tasks execute one line on the same bytes: no barrier fixes that."""
     return len(finding.lines) == 1
 
 
-def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
+def fold_under_barriers(
+    within_tasks: Sequence[tuple[Finding, set[Point]]], between_tasks: Sequence[Finding]
+) -> list[Finding]:
     """Fold races within a task into the missing barrier between tasks that would also fix them: it is a full sync.
 
     Args:
-        within: races within a task, each with the locations where a sync would fix it.
-        between: races between tasks.
+        within_tasks: races within a task, each with the locations where a sync would fix it.
+        between_tasks: races between tasks.
     """
-    alone: list[Finding] = []
-    folded = list(between)
-    for finding, points in within:
-        number = next((number for number, race in enumerate(between) if _barrier_fixes(race, points)), None)
+    unfolded: list[Finding] = []
+    folded = list(between_tasks)
+    for finding, points in within_tasks:
+        number = next((number for number, race in enumerate(between_tasks) if _barrier_fixes(race, points)), None)
         if number is None:
-            alone.append(finding)
+            unfolded.append(finding)
         else:
             folded[number] = folded[number].fold(finding)
-    return alone + folded
+    return unfolded + folded
 
 
 def _barrier_fixes(finding: Finding, points: set[Point]) -> bool:
     """Return whether the barrier missing in a race between tasks could be added at one of the points."""
     first, last = sorted(finding.sites, key=lambda site: site.line)
-    if finding.fields["sync"] not in BARRIERS or first.file != last.file or _at_one_line(finding):
+    if finding.fields["sync"] not in BARRIERS or first.file != last.file or _is_at_one_line(finding):
         return False
     begin, end = (site.line for site in finding.sites)
     in_file = [point for point in points if point.file == first.file]

@@ -76,7 +76,7 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
                     fixed_by.setdefault((point, sync), []).append(number)
         if not fixed_by:
             result |= {
-                number: (_with_part(races[number].finding, [races[number]]), points)
+                number: (_with_part_remedy(races[number].finding, [races[number]]), points)
                 for number, points in remaining.items()
             }
             break
@@ -89,16 +89,16 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
         others = [races[number].finding for number in together if number != main]
         shared = set.intersection(*(remaining.pop(number) for number in together))
         finding = races[main].finding
-        if others or _at_one_call(finding):
-            finding = _reported_together(finding, others, point)
-        result[together[0]] = (_with_part(finding, [races[number] for number in (main, *together)]), shared)
+        if others or _is_one_call(finding):
+            finding = _merge(finding, others, point)
+        result[together[0]] = (_with_part_remedy(finding, [races[number] for number in (main, *together)]), shared)
     return _fold_overlaps(_fold_wrong_indices([result[number] for number in sorted(result)]))
 
 
-def _with_part(finding: Finding, races: Iterable[Race]) -> Finding:
+def _with_part_remedy(finding: Finding, races: Iterable[Race]) -> Finding:
     """Return a finding of races with the remedy of the first one that accesses a wrong part of the buffer."""
-    part = next((race.part for race in races if race.part), "")
-    return replace(finding, remedies=(part, *finding.remedies)) if part else finding
+    remedy = next((race.part for race in races if race.part), "")
+    return replace(finding, remedies=(remedy, *finding.remedies)) if remedy else finding
 
 
 def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Finding, set[Point]]]:
@@ -109,21 +109,23 @@ def _fold_wrong_indices(races: Sequence[tuple[Finding, set[Point]]]) -> list[tup
     result: list[tuple[Finding, set[Point]]] = []
     for finding, points in races:
         seldom = _is_seldom(finding)
-        same = next((at for at, (race, _) in enumerate(result) if _share_a_line(race, finding, seldom=seldom)), None)
-        if same is None:
+        main_index = next(
+            (at for at, (race, _) in enumerate(result) if _share_a_line(race, finding, seldom=seldom)), None
+        )
+        if main_index is None:
             index = _other_index(finding, *finding.sites)
-            named = finding
+            reported = finding
             if seldom:
                 fields = finding.fields | {"wrong_index": True}
-                named = replace(finding, remedies=(index, *finding.remedies), fields=fields)
+                reported = replace(finding, remedies=(index, *finding.remedies), fields=fields)
             elif _is_partial(finding):
-                named = replace(finding, remedies=(*finding.remedies, index))
-            result.append((named, points))
+                reported = replace(finding, remedies=(*finding.remedies, index))
+            result.append((reported, points))
         else:
-            main, its_points = result[same]
+            main, main_points = result[main_index]
             common = next(site for site in main.sites if site.at in finding.lines)
             remedies = (_other_index(main, common),) if seldom and _is_seldom(main) else main.remedies
-            result[same] = replace(main.fold(finding), remedies=remedies), its_points
+            result[main_index] = replace(main.fold(finding), remedies=remedies), main_points
     return result
 
 
@@ -131,19 +133,19 @@ def _fold_overlaps(races: Sequence[tuple[Finding, set[Point]]]) -> list[tuple[Fi
     """Return the races with those of one buffer folded that overlap in part only: its parts are misplaced."""
     result: list[tuple[Finding, set[Point]]] = []
     for finding, points in races:
-        same = next((at for at, (race, _) in enumerate(result) if _overlap_alike(race, finding)), None)
-        if same is None:
+        main_index = next((at for at, (race, _) in enumerate(result) if _overlap_in_one_buffer(race, finding)), None)
+        if main_index is None:
             result.append((finding, points))
             continue
-        main = result[same][0].fold(finding)
-        where = locations_of({site.at for race in main.unfolded for site in race.sites})
-        text = f"correct the parts of {main.fields['buffer']} at {where}: only some of their bytes overlap"
-        part = Remedy(text, Way.ACCESS)
-        result[same] = replace(main, remedies=(part, *result[same][0].remedies)), points
+        main = result[main_index][0].fold(finding)
+        lines = locations_of({site.at for race in main.unfolded for site in race.sites})
+        text = f"correct the parts of {main.fields['buffer']} at {lines}: only some of their bytes overlap"
+        remedy = Remedy(text, Way.ACCESS)
+        result[main_index] = replace(main, remedies=(remedy, *result[main_index][0].remedies)), points
     return result
 
 
-def _overlap_alike(one: Finding, other: Finding) -> bool:
+def _overlap_in_one_buffer(one: Finding, other: Finding) -> bool:
     buffers = {race.fields["buffer"] for finding in (one, other) for race in finding.unfolded}
     return len(buffers) == 1 and all(race.clues["overlaps"] for race in (*one.unfolded, *other.unfolded))
 
@@ -162,7 +164,7 @@ def _is_seldom(finding: Finding) -> bool:
 def _is_partial(finding: Finding) -> bool:
     """Return whether only a part of the executions of each first line race, and not only the first ones."""
     races = finding.unfolded
-    if any(_at_one_call(race) for race in races):
+    if any(_is_one_call(race) for race in races):
         # The executions of such a line do different things.
         return False
     partial = all(race.times <= _SELDOM * race.fields["comparable"] for race in races)
@@ -171,8 +173,8 @@ def _is_partial(finding: Finding) -> bool:
 
 def _share_a_line(one: Finding, other: Finding, *, seldom: bool) -> bool:
     """Return whether two races have a line in common, of which an index is wrong, or which replaces unread results."""
-    wrong = (seldom and _is_seldom(one)) or one.clues["replaces_unread"]
-    return wrong and one.fields["buffer"] == other.fields["buffer"] and bool(one.lines & other.lines)
+    has_wrong_part = (seldom and _is_seldom(one)) or one.clues["replaces_unread"]
+    return has_wrong_part and one.fields["buffer"] == other.fields["buffer"] and bool(one.lines & other.lines)
 
 
 def _other_index(finding: Finding, *sites: Site) -> str:
@@ -189,10 +191,14 @@ def _points(run: Run, race: Race, racing: Collection[SourceLine]) -> set[Point]:
     loads. Functions that cannot wait rank last.
     """
     copies = {Point(4, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
-    passed, *later = (_passed(run, *positions) for positions in race.positions)
-    between = {(point.file, point.line) for point in passed if point.kind == "after"}
-    copies |= {Point(4, "copy", at.file, at.line) for at in racing if (at.file, at.line) in between and at.line}
-    points = copies | (passed.intersection(*later) or passed)
+    points_passed, *later = (_points_between(run, *positions) for positions in race.positions)
+    lines_between = {(point.file, point.line) for point in points_passed if point.kind == "after"}
+    copies |= {
+        Point(4, "copy", copy.file, copy.line)
+        for copy in racing
+        if (copy.file, copy.line) in lines_between and copy.line
+    }
+    points = copies | (points_passed.intersection(*later) or points_passed)
     return {
         point
         if source_file(point.file).can_wait(point.line, run.calls(point.file))
@@ -201,15 +207,15 @@ def _points(run: Run, race: Race, racing: Collection[SourceLine]) -> set[Point]:
     }
 
 
-def _passed(run: Run, first: int, second: int) -> set[Point]:
+def _points_between(run: Run, first: int, second: int) -> set[Point]:
     """Return the locations that a task passes between two positions."""
     log, order = run.log, run.order
     end = min(second, first + _MAX_STEPS) + 1
     lines, ops = order.line[first:end], order.op[first:end]
     # Different operations of one line are one statement, if it calls more than once: nothing can stand between them.
-    single = np.array([line in source_file(file).single_calls for file, line, _ in log.lines], bool)
-    apart = (lines[:-1] != lines[1:]) | (ops[:-1] == ops[1:]) | single[lines[1:]]
-    steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1)[apart], axis=0)
+    is_single_call = np.array([line in source_file(file).single_calls for file, line, _ in log.lines], bool)
+    is_boundary = (lines[:-1] != lines[1:]) | (ops[:-1] == ops[1:]) | is_single_call[lines[1:]]
+    steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1)[is_boundary], axis=0)
     points = set()
     task = int(order.task[first])
     times = np.bincount(order.line[order.of_task(task)], minlength=len(log.lines))
@@ -233,7 +239,7 @@ def _is_next_to(point: Point, race: Finding) -> bool:
     return {"before": second, "after": first}.get(point.kind, first).line == point.line
 
 
-def _at_one_call(race: Finding) -> bool:
+def _is_one_call(race: Finding) -> bool:
     """Return whether one call, executed again and again, issues both operations: nothing can stand between them."""
     one, other = in_one_function(*race.sites)
     return one == other and (len(race.lines) > 1 or one.line in source_file(one.file).single_calls)
@@ -243,31 +249,31 @@ def _could_block(site: Site) -> bool:
     return site.operation == "memcpy" and site.pipe != "vector"
 
 
-def _reported_together(main: Finding, others: list[Finding], point: Point) -> Finding:
+def _merge(main: Finding, others: list[Finding], point: Point) -> Finding:
     """Return one finding with the others folded into it, and a remedy that fixes all of them."""
     findings = [main, *others]
     syncs = {finding.fields["sync"] for finding in findings}
     sync = syncs.pop() if len(syncs) == 1 else FULL_SYNC
     site, second = main.sites
     begin, end = in_one_function(site, second)
-    place = {("before", second.line): end, ("after", site.line): begin}.get(
+    line = {("before", second.line): end, ("after", site.line): begin}.get(
         (point.kind, point.line), SourceLine(point.file, point.line)
     )
-    name = place.location
+    name = line.location
     locations = {between(*finding.sites) for finding in findings}
-    between_both = len(locations) == 1 and not _at_one_call(main) and point.kind not in ("copy", "loop", "begin")
-    at = place_between(site, second)[1] if between_both else place
-    waits = f"{site.call(f'{sync}()', at)}, which waits for {SYNC_PIPES[sync]}"
+    is_between_both = len(locations) == 1 and not _is_one_call(main) and point.kind not in ("copy", "loop", "begin")
+    at = place_between(site, second)[1] if is_between_both else line
+    sync_text = f"{site.call(f'{sync}()', at)}, which waits for {SYNC_PIPES[sync]}"
     if point.kind == "copy":
         remedy: str = blocking_copy(site, name)
         sync = main.fields["sync"]
     elif point.kind in ("loop", "begin"):
         end_or_beginning = "end" if point.kind == "loop" else "beginning"
-        remedy = f"{waits}, at the {end_or_beginning} of the loop at {name}"
-    elif between_both:
-        remedy = f"{waits}, {locations.pop()}"
+        remedy = f"{sync_text}, at the {end_or_beginning} of the loop at {name}"
+    elif is_between_both:
+        remedy = f"{sync_text}, {locations.pop()}"
     else:
-        remedy = f"{waits}, {point.kind} {name}"
+        remedy = f"{sync_text}, {point.kind} {name}"
     moves = {finding.fields.get("moves", "") for finding in findings}
-    moved = [on_the_vector_pipe(moves.pop())] if len(moves) == 1 and "" not in moves else []
-    return replace(main.fold(*others), remedies=(remedy, *moved), fields=main.fields | {"sync": sync})
+    vector_remedy = [on_the_vector_pipe(moves.pop())] if len(moves) == 1 and "" not in moves else []
+    return replace(main.fold(*others), remedies=(remedy, *vector_remedy), fields=main.fields | {"sync": sync})

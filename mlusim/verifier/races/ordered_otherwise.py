@@ -20,8 +20,8 @@ def drop_ordered(run: Run, a: Integers, b: Integers) -> Pairs:
     for ordered in (_by_shared_copy, _by_atomics, _by_lock, _by_handshake):
         if len(a):
             one, other = (run.order.position[run.accesses.record[rows]] for rows in (a, b))
-            apart = ~ordered(run, one, other)
-            a, b = a[apart], b[apart]
+            is_unordered = ~ordered(run, one, other)
+            a, b = a[is_unordered], b[is_unordered]
     return a, b
 
 

@@ -43,11 +43,11 @@ def within_task(pair: Pair, times: int) -> Finding:
     if second.operation in BY_OFFSETS and second.pipe == "scalar":
         rule = f"{second.operation} reads its offsets when it is issued; only a sync makes it wait for them"
     moves = next((site for site, row in zip(pair.sites, pair.rows, strict=True) if _is_move(pair, site, row)), None)
-    moved = moves.location if moves is not None and "vector" in (first.pipe, second.pipe) else ""
+    move_location = moves.location if moves is not None and "vector" in (first.pipe, second.pipe) else ""
     lane = int(pair.run.order.lane[pair.positions[0]])
     fields = {"sync": LANE_SYNCS[lane][0], "buffer": pair.buffer}
-    if moved:
-        fields["moves"] = moved
+    if move_location:
+        fields["moves"] = move_location
     one, other = pair.allocations
     if one != other:
         fields["reused_by"] = pair.run.log.allocations[other].name
@@ -59,31 +59,31 @@ def within_task(pair: Pair, times: int) -> Finding:
         nbytes=nbytes,
         sites=pair.sites,
         rule=rule,
-        remedies=tuple(_remedies(pair, lane, moved)),
+        remedies=tuple(_remedies(pair, lane, move_location)),
         times=times,
         fields=fields,
         clues={"overlaps": pair.shares_an_end()},
     )
 
 
-def _remedies(pair: Pair, lane: int, moved: str) -> list[str]:
+def _remedies(pair: Pair, lane: int, move_location: str) -> list[str]:
     """Return the remedies of a race within a task: a sync, a blocking copy, another pipe, or another part.
 
     Args:
         pair: the two accesses.
         lane: that of the first one.
-        moved: the line of a Move that may be a copy on the vector pipe instead; empty if there is none.
+        move_location: the line of a Move that may be a copy on the vector pipe instead; empty if there is none.
     """
     first, second = pair.sites
     if pair.writes == (False, True) and is_fresh(pair.run, pair.rows[0]):
         # With a sync between them, the first would read bytes that nothing has written.
         return [wrong_part(pair.buffer, pair.sites, "the first of them reads it before anything is written there")]
-    where, at = place_between(first, second)
-    choices = [f"{sync_after(first, lane, at)}, {where}"]
+    place_text, at = place_between(first, second)
+    choices = [f"{sync_after(first, lane, at)}, {place_text}"]
     if first.operation == "memcpy" and lane != POSTED:
         choices.append(blocking_copy(first))
-    if moved:
-        choices.append(on_the_vector_pipe(moved))
+    if move_location:
+        choices.append(on_the_vector_pipe(move_location))
     if pair.shares_an_end() and pair.writes == (True, True):
         # With a sync, one of them would still replace a part of the other.
         choices.insert(0, wrong_part(pair.buffer, pair.sites, "only some of their bytes overlap"))
@@ -124,8 +124,10 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
 def _is_move(pair: Pair, site: Site, row: int) -> bool:
     """Return whether an access belongs to a copy within NRAM by the Move pipe, of a kernel in Python."""
     columns, record = pair.run.columns, pair.run.accesses.record[row]
-    within = columns["direction"][record] == DIRECTION_CODES[Direction.NRAM2NRAM]
-    return bool(site.operation == "memcpy" and within and columns["pipe"][record] == MOVE) and not site.is_compiled
+    is_within_nram = columns["direction"][record] == DIRECTION_CODES[Direction.NRAM2NRAM]
+    return (
+        bool(site.operation == "memcpy" and is_within_nram and columns["pipe"][record] == MOVE) and not site.is_compiled
+    )
 
 
 def _names(pair: Pair) -> list[str]:

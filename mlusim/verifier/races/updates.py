@@ -58,11 +58,13 @@ def is_same_work(pair: Pair) -> bool:
     if high - low <= COUNTER_BYTES:
         return False
     records = np.array(lineage_of(run, Element(alloc, low, high - low)).records)
-    own = records[run.columns["task"][records] == run.columns["task"][records[0]]]
-    read = run.accesses.where(
-        np.flatnonzero(np.isin(run.accesses.record, own) & ~run.accesses.write & run.space.shared[run.accesses.alloc])
+    records_of_task = records[run.columns["task"][records] == run.columns["task"][records[0]]]
+    loads = run.accesses.where(
+        np.flatnonzero(
+            np.isin(run.accesses.record, records_of_task) & ~run.accesses.write & run.space.shared[run.accesses.alloc]
+        )
     )
-    return bool(len(read) and ((read.alloc == alloc) & (read.low >= low) & (read.high <= high)).all())
+    return bool(len(loads) and ((loads.alloc == alloc) & (loads.low >= low) & (loads.high <= high)).all())
 
 
 def _stores(run: Run, alloc: int) -> Accesses:
@@ -79,13 +81,13 @@ def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
     lock, unlock = (first.call(f"{name}(0)") for name in ("lock", "unlock"))
     begin, end = "the load", "the store"
     if first.line < second.line:
-        lines = _lines_of_update(pair, racing)
+        lines = _update_lines(pair, racing)
         last = source_file(first.file).end_of_block(*lines) if first.file == second.file else lines[1]
         begin, end = location_of(first.file, lines[0]), location_of(second.file, last)
-    held = Remedy(f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}", Way.LOCK)
+    lock_remedy = Remedy(f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}", Way.LOCK)
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_reduce_add`"
     return (
-        _other_lock(pair) or _lock_moved(pair, begin, end) or held,
+        _other_lock(pair) or _lock_moved(pair, begin, end) or lock_remedy,
         f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
     )
 
@@ -94,8 +96,8 @@ def _other_lock(pair: Pair) -> str:
     """Return the remedy for two tasks that hold different locks during an update; else ""."""
     order, texts, lines = pair.run.order, [], []
     for position, site in zip(pair.positions, pair.sites, strict=True):
-        own = np.arange(order.first[order.task[position]], position)
-        locks = own[ops_among(pair.run.log, {"lock"})[order.op[own]]]
+        positions = np.arange(order.first[order.task[position]], position)
+        locks = positions[ops_among(pair.run.log, {"lock"})[order.op[positions]]]
         if not order.locks_held[position] or not len(locks):
             return ""
         texts.append(f"{site.task} holds {int(order.lock[locks[-1]])}")
@@ -115,19 +117,19 @@ def _lock_moved(pair: Pair, begin: str, end: str) -> str:
     meeting = np.flatnonzero(accesses.meeting(pair.rows[0]))
     at = order.position[accesses.record[meeting]]
     for task, segment in zip(pair.tasks, pair.segments, strict=True):
-        own = (order.task[at] == task) & (order.segment[at] == segment)
-        loads, stores = at[own & ~accesses.write[meeting]], at[own & accesses.write[meeting]]
+        of_task = (order.task[at] == task) & (order.segment[at] == segment)
+        loads, stores = at[of_task & ~accesses.write[meeting]], at[of_task & accesses.write[meeting]]
         for load, store in zip(loads.tolist(), stores.tolist(), strict=False):
-            for name, place in (("lock", f"before {begin}"), ("unlock", f"after {end}")):
-                inside = np.arange(load + 1, store)
-                inside = inside[ops_among(run.log, {name})[order.op[inside]]]
-                if len(inside):
-                    line = run.line_at(int(inside[0])).location
-                    return f"move the {name} at {line} {place}"
+            for name, location in (("lock", f"before {begin}"), ("unlock", f"after {end}")):
+                between = np.arange(load + 1, store)
+                between = between[ops_among(run.log, {name})[order.op[between]]]
+                if len(between):
+                    line = run.line_at(int(between[0])).location
+                    return f"move the {name} at {line} {location}"
     return ""
 
 
-def _lines_of_update(pair: Pair, racing: frozenset[int]) -> tuple[int, int]:
+def _update_lines(pair: Pair, racing: frozenset[int]) -> tuple[int, int]:
     """Return the first and the last line of the update that two accesses belong to.
 
     An update may load several parts of a tensor, and then store several.
@@ -135,26 +137,26 @@ def _lines_of_update(pair: Pair, racing: frozenset[int]) -> tuple[int, int]:
     one, other = pair.sources
     lines = [one[1], other[1]]
     if one[::2] == other[::2]:
-        lines += [line for row in pair.rows for line in _lines_with(pair.run, row, racing)]
+        lines += [line for row in pair.rows for line in _neighbouring_lines(pair.run, row, racing)]
     return min(lines), max(lines)
 
 
-def _lines_with(run: Run, row: int, racing: frozenset[int]) -> list[int]:
+def _neighbouring_lines(run: Run, row: int, racing: frozenset[int]) -> list[int]:
     """Return the lines of the racing loads just before a load, or of the racing stores just after a store.
 
     They are in its function, and no barrier, nor an access of the other kind, lies between.
     """
     accesses, order = run.accesses, run.order
-    own = run.position(row)
+    position = run.position(row)
     rows = np.flatnonzero((accesses.alloc == accesses.alloc[row]) & np.isin(order.line_of[accesses.record], [*racing]))
     at = order.position[accesses.record[rows]]
-    rows = rows[(order.task[at] == run.task(row)) & (order.segment[at] == order.segment[own])]
+    rows = rows[(order.task[at] == run.task(row)) & (order.segment[at] == order.segment[position])]
     at = order.position[accesses.record[rows]]
     other = at[accesses.write[rows] != accesses.write[row]]
     if accesses.write[row]:
-        with_it = (at > own) & (at < other[other > own].min(initial=len(order.task)))
+        with_it = (at > position) & (at < other[other > position].min(initial=len(order.task)))
     else:
-        with_it = (at < own) & (at > other[other < own].max(initial=-1))
-    sources = {run.source(one) for one in rows[with_it].tolist()}
-    here = run.source(row)[::2]
-    return [line for file, line, function in sources if (file, function) == here]
+        with_it = (at < position) & (at > other[other < position].max(initial=-1))
+    sources = {run.source(access) for access in rows[with_it].tolist()}
+    own_line = run.source(row)[::2]
+    return [line for file, line, function in sources if (file, function) == own_line]

@@ -46,8 +46,8 @@ def _part_of_others(pair: Pair) -> list[str]:
     (first, second), alloc = pair.sites, pair.allocations[0]
     if _stores_within(pair):
         return []
-    given = alloc in pair.run.log.host.writes
-    if not given or first.file != second.file or any(pair.segments):
+    is_uploaded = alloc in pair.run.log.host.writes
+    if not is_uploaded or first.file != second.file or any(pair.segments):
         return []
     loop = source_file(first.file).loop_around(first.line, second.line)
     if not loop[0] or barrier_in(pair, loop) or times_stored(pair.run, alloc).max() > 1:
@@ -59,6 +59,6 @@ def _stores_within(pair: Pair) -> bool:
     """Return whether the next store of the task that loads, in the same tensor, is within what it loads."""
     accesses, row = pair.run.accesses, pair.rows[pair.writes.index(False)]
     later = (accesses.alloc == accesses.alloc[row]) & accesses.write & (accesses.record > accesses.record[row])
-    own = np.flatnonzero(later & (pair.run.order.task_of[accesses.record] == pair.run.task(row)))[:1]
-    inside = (accesses.low[own] >= accesses.low[row]) & (accesses.high[own] <= accesses.high[row])
-    return bool(inside.any())
+    next_store = np.flatnonzero(later & (pair.run.order.task_of[accesses.record] == pair.run.task(row)))[:1]
+    is_inside = (accesses.low[next_store] >= accesses.low[row]) & (accesses.high[next_store] <= accesses.high[row])
+    return bool(is_inside.any())

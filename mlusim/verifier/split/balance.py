@@ -79,16 +79,16 @@ def balance_of(run: Run, board: Board) -> Balance:
     touched[task[host[accesses.alloc]]] = True
     stores = np.flatnonzero(output[accesses.alloc] & accesses.write) if len(accesses) else np.empty(0, np.int64)
     sizes = accesses.geometries.moved_bytes[accesses.geometry[stores]]
-    written = np.bincount(task[stores], sizes, len(records)) if len(stores) else np.zeros(len(records))
-    per_core = written[cores] if cores else np.zeros(1)
+    written_bytes = np.bincount(task[stores], sizes, len(records)) if len(stores) else np.zeros(len(records))
+    per_core = written_bytes[cores] if cores else np.zeros(1)
     kinds, times = np.unique(sizes, return_counts=True)
     common = int(kinds[np.argmax(times)]) if len(kinds) else 0
-    used = {(records[index].cluster, records[index].core) for index in cores}
+    used_cores = {(records[index].cluster, records[index].core) for index in cores}
     return Balance(
         tasks=len(cores),
         idle_tasks=int((~touched[cores]).sum()) if cores else 0,
         cores=board.cores,
-        idle_cores=board.cores - len(used),
+        idle_cores=board.cores - len(used_cores),
         busiest_bytes=int(per_core.max()),
         mean_bytes=float(per_core.mean()),
         tile_bytes=common,
@@ -102,10 +102,10 @@ def memory_traffic(run: Run) -> dict[str, tuple[int, int]]:
     log, accesses = run.log, run.accesses
     memories = list(dict.fromkeys(record.memory for record in log.allocations))
     memory = np.array([memories.index(record.memory) for record in log.allocations], np.int8)[accesses.alloc]
-    moved = accesses.geometries.moved_bytes
+    moved_bytes = accesses.geometries.moved_bytes
 
-    def total(chosen: Flags) -> int:
-        return int(np.bincount(accesses.geometry[chosen], minlength=len(moved)) @ moved)
+    def total(is_counted: Flags) -> int:
+        return int(np.bincount(accesses.geometry[is_counted], minlength=len(moved_bytes)) @ moved_bytes)
 
     return {
         name: (total((memory == number) & ~accesses.write), total((memory == number) & accesses.write))
@@ -116,15 +116,15 @@ def memory_traffic(run: Run) -> dict[str, tuple[int, int]]:
 def traffic_of(run: Run) -> list[LineTraffic]:
     """Return the bytes that each source line moved, by descending bus bytes."""
     log, columns = run.log, run.columns
-    moved = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))
-    if not len(moved):
+    copies = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))
+    if not len(copies):
         return []
-    by_line, by_op = columns["line"][moved], columns["op"][moved]
+    by_line, by_op = columns["line"][copies], columns["op"][copies]
     first, inverse, times = group_rows(by_line, by_op)
     bus = columns["bus_read_bytes"] + columns["bus_write_bytes"]
 
     def total(values: Any) -> list[int]:
-        return [int(value) for value in np.bincount(inverse, values[moved], len(times))]
+        return [int(value) for value in np.bincount(inverse, values[copies], len(times))]
 
     lines = [
         LineTraffic(

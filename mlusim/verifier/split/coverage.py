@@ -62,48 +62,50 @@ class Coverage:
             if allocation.task != NONE or not allocation.nbytes or not (self.run.log.launches or is_copied_back):
                 continue
             rows = np.flatnonzero(self.run.accesses.alloc == identity)
-            passed = (identity in self.run.log.windows and is_output(allocation)) or is_copied_back
-            passed &= identity not in self.run.log.host.writes
-            if not len(rows) and identity != output and not passed:
+            may_be_written = (identity in self.run.log.windows and is_output(allocation)) or is_copied_back
+            may_be_written &= identity not in self.run.log.host.writes
+            if not len(rows) and identity != output and not may_be_written:
                 use = TensorUse.untouched(allocation, is_input=roles.get(identity) == "input")
             elif roles.get(identity) == "input" and (allocation.read_only or identity in self.run.log.host.writes):
                 # What kernels only read, and nobody has written, is an output that is never written.
                 use = self._input(identity, allocation, rows)
             else:
-                use, more = self._tensor(identity, allocation, rows, self.plan if identity == output else None)
-                findings += more
+                use, new_findings = self._tensor(identity, allocation, rows, self.plan if identity == output else None)
+                findings += new_findings
             uses.append(use)
         return uses, findings
 
     def _tensor(
         self, identity: int, allocation: AllocationRecord, rows: Integers, plan: Plan | None
     ) -> tuple[TensorUse, list[Finding]]:
-        own = self.run.accesses.where(rows)
-        joined, kind, repeated = self._join(identity, allocation, own, plan)
-        cells = Cells(joined, allocation.nbytes)
+        accesses = self.run.accesses.where(rows)
+        all_rows, kind, repeated = self._join(identity, allocation, accesses, plan)
+        cells = Cells(all_rows, allocation.nbytes)
         is_run = kind == _RUN
-        reads = cells.count(is_run & ~joined.write)
-        once = cells.count(is_run & joined.write)
-        more: Any = cells.count(repeated) if repeated.any() else 0
-        writes = once + more
-        rewrites = self._most_in_a_launch(cells, joined, is_run, once) + more
+        reads = cells.count(is_run & ~all_rows.write)
+        first_writes = cells.count(is_run & all_rows.write)
+        repeated_writes: Any = cells.count(repeated) if repeated.any() else 0
+        writes = first_writes + repeated_writes
+        rewrites = self._max_writes_in_a_launch(cells, all_rows, is_run, first_writes) + repeated_writes
         allowed = _is_named(allocation, self.rewrites)
-        several = rewrites > 1
+        is_rewritten = rewrites > 1
         # Launches are not expected to write parts that were not passed to them.
         windowed = (kind == _WINDOW).any()
         expected = cells.count(kind == _WINDOW) > 0 if windowed else np.ones(len(cells), bool)
         gaps = (writes == 0) & expected
         is_partial = _is_named(allocation, self.partial) and bool(writes.any())
-        if several.any() and not (allowed or allocation.workspace):
+        if is_rewritten.any() and not (allowed or allocation.workspace):
             has_gaps = not is_partial and bool(gaps.any())
-            lost = Overwrites(self.run).count(cells, joined, np.flatnonzero(is_run), several, has_gaps=has_gaps)
-            rewrites = 1 + lost + more
+            lost_writes = Overwrites(self.run).count(
+                cells, all_rows, np.flatnonzero(is_run), is_rewritten, has_gaps=has_gaps
+            )
+            rewrites = 1 + lost_writes + repeated_writes
         use = replace(
             self._reads(identity, allocation, cells, reads, is_input=False),
             bytes_written=cells.total(writes),
             unwritten_bytes=cells.total(gaps),
             rewritten_bytes=cells.total(rewrites > 1),
-            updated_bytes=cells.total(several & (rewrites <= 1)),
+            updated_bytes=cells.total(is_rewritten & (rewrites <= 1)),
             expected_bytes=cells.total(expected),
         )
         findings: list[Finding] = []
@@ -114,17 +116,17 @@ class Coverage:
             beside_bytes = cells.total((writes > 0) & ~expected)
             findings.append(Gaps(self.run, identity, rows, cells, gaps, plan).finding(beside_bytes))
         if use.rewritten_bytes and not (allowed or allocation.workspace):
-            again = written_again(self.run, allocation, cells, rewrites, rows, plan)
-            findings.append(replace(again, clues=again.clues | {"is_partial": is_partial}))
+            finding = written_again(self.run, allocation, cells, rewrites, rows, plan)
+            findings.append(replace(finding, clues=finding.clues | {"is_partial": is_partial}))
         if plan is not None and (kind == _TILE).any():
-            findings += misplaced(self.run, allocation, cells, joined, is_run, kind == _TILE, plan)
+            findings += misplaced(self.run, allocation, cells, all_rows, is_run, kind == _TILE, plan)
         return use, findings
 
     def _input(self, identity: int, allocation: AllocationRecord, rows: Integers) -> TensorUse:
         """Return the use of an input: only its reads are counted."""
-        own = condense(self.run.accesses.where(rows), allocation.nbytes)
-        cells = Cells(own, allocation.nbytes)
-        return self._reads(identity, allocation, cells, cells.count(~own.write), is_input=True)
+        accesses = condense(self.run.accesses.where(rows), allocation.nbytes)
+        cells = Cells(accesses, allocation.nbytes)
+        return self._reads(identity, allocation, cells, cells.count(~accesses.write), is_input=True)
 
     def _reads(
         self, identity: int, allocation: AllocationRecord, cells: Cells, reads: Integers, *, is_input: bool
@@ -141,7 +143,7 @@ class Coverage:
         )
 
     def _join(
-        self, identity: int, allocation: AllocationRecord, own: Accesses, plan: Plan | None
+        self, identity: int, allocation: AllocationRecord, accesses: Accesses, plan: Plan | None
     ) -> tuple[Accesses, Integers, Integers]:
         """Join the accesses of a run with the tiles of its plan, the windows of its launches, and repeated writes.
 
@@ -151,38 +153,38 @@ class Coverage:
         tiles = accesses_from(identity, np.empty(0, np.int64), [])
         if plan is not None and len(plan.tiles):
             planned = tiles_as_accesses(plan, self.run.log, identity)
-            if not follows(self.run, own, planned):
+            if not follows(self.run, accesses, planned):
                 tiles = planned
         windows = self._windows(identity)
         if not (len(tiles) or len(windows)):
-            own = condense(own, allocation.nbytes)
+            accesses = condense(accesses, allocation.nbytes)
         # Atomics accumulate: their repeated writes are intended.
-        atomic = ops_among(self.run.log, ATOMIC_NAMES)[self.run.order.op_of[own.record]]
-        repeats, extra = repeats_of(own.where(np.flatnonzero(~atomic)))
-        parts = {_RUN: own, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
-        kind = np.repeat([*parts], [len(part) for part in parts.values()])
+        atomic = ops_among(self.run.log, ATOMIC_NAMES)[self.run.order.op_of[accesses.record]]
+        repeats, extra = repeats_of(accesses.where(np.flatnonzero(~atomic)))
+        rows_by_kind = {_RUN: accesses, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
+        kind = np.repeat([*rows_by_kind], [len(part) for part in rows_by_kind.values()])
         repeated = np.zeros(len(kind), np.int64)
         repeated[kind == _REPEAT] = extra
-        return reduce(join, [part for part in parts.values() if len(part)] or [own]), kind, repeated
+        return reduce(join, [part for part in rows_by_kind.values() if len(part)] or [accesses]), kind, repeated
 
     def _windows(self, identity: int) -> Accesses:
         """Return the parts of a tensor that launches get, or that a program copies back, unless it is all of it."""
         log, nbytes = self.run.log, self.run.log.allocations[identity].nbytes
         windows = [(offset, log.boxes[code]) for offset, code in sorted(log.windows.get(identity, set()))]
         parts = [(offset, geometry) for offset, box in windows if (geometry := geometry_of(box)) is not None]
-        whole = any(math.prod(box.shape) * box.itemsize >= nbytes for _, box in windows)
+        covers_all = any(math.prod(box.shape) * box.itemsize >= nbytes for _, box in windows)
         if identity in log.host.read_parts:
             spans = sorted(log.host.read_parts[identity])
-            parts, whole = [(first, Geometry(0, end - first, ())) for first, end in spans], (0, nbytes) in spans
-        offsets, geometries = ([], []) if whole or not parts else zip(*parts, strict=True)
+            parts, covers_all = [(first, Geometry(0, end - first, ())) for first, end in spans], (0, nbytes) in spans
+        offsets, geometries = ([], []) if covers_all or not parts else zip(*parts, strict=True)
         return accesses_from(identity, np.array(offsets, np.int64), list(geometries))
 
-    def _most_in_a_launch(self, cells: Cells, joined: Accesses, is_run: Flags, writes: Integers) -> Integers:
+    def _max_writes_in_a_launch(self, cells: Cells, accesses: Accesses, is_run: Flags, writes: Integers) -> Integers:
         """By cell, return the largest number of writes in one launch: later launches may reuse a tensor."""
-        chosen = np.flatnonzero(is_run & joined.write)
-        launch = np.full(len(joined), NONE, np.int64)
-        launch[chosen] = self.run.order.launch[self.run.order.task_of[joined.record[chosen]]]
-        launches = np.unique(launch[chosen]).tolist()
+        writers = np.flatnonzero(is_run & accesses.write)
+        launch = np.full(len(accesses), NONE, np.int64)
+        launch[writers] = self.run.order.launch[self.run.order.task_of[accesses.record[writers]]]
+        launches = np.unique(launch[writers]).tolist()
         if len(launches) < 2 or writes.max() < 2:
             return writes
         largest = np.zeros_like(writes)
@@ -193,14 +195,16 @@ class Coverage:
 
 def written_elements(run: Run, output: View) -> Flags:
     """Return by element of an output whether an operation has written all of its bytes."""
-    own = run.accesses.where(np.flatnonzero(run.accesses.alloc == output.allocation.identity))
-    cells = Cells(own, output.allocation.nbytes)
+    accesses = run.accesses.where(np.flatnonzero(run.accesses.alloc == output.allocation.identity))
+    cells = Cells(accesses, output.allocation.nbytes)
     # By cell, the unwritten bytes before it.
-    unwritten = np.concatenate([[0], np.cumsum((cells.count(own.write) == 0) * np.diff(cells.cuts))])
+    unwritten = np.concatenate([[0], np.cumsum((cells.count(accesses.write) == 0) * np.diff(cells.cuts))])
     positions = np.indices(output.shape).reshape(output.ndim, -1)
-    first = output.offset + np.array(output.strides, np.int64) @ positions
-    before, after = (np.interp(bounds, cells.cuts, unwritten) for bounds in (first, first + output.itemsize))
-    return np.asarray(before == after).reshape(output.shape)
+    first_bytes = output.offset + np.array(output.strides, np.int64) @ positions
+    unwritten_before, unwritten_after = (
+        np.interp(bounds, cells.cuts, unwritten) for bounds in (first_bytes, first_bytes + output.itemsize)
+    )
+    return np.asarray(unwritten_before == unwritten_after).reshape(output.shape)
 
 
 def _is_named(allocation: AllocationRecord, names: OutputNames) -> bool:

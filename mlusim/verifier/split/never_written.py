@@ -30,7 +30,7 @@ class Gaps:
         run: the run.
         identity: the allocation.
         rows: the accesses to it.
-        cells, bad: its cells, and which of them are never written.
+        cells, gap_cells: its cells, and which of them are never written.
         plan: its plan, if any.
     """
 
@@ -38,7 +38,7 @@ class Gaps:
     identity: int
     rows: Integers
     cells: Cells
-    bad: Flags
+    gap_cells: Flags
     plan: Plan | None
 
     def finding(self, beside_bytes: int) -> Finding:
@@ -49,9 +49,9 @@ class Gaps:
         """
         allocation = self.run.log.allocations[self.identity]
         name = allocation.name
-        starts, stops = self.cells.runs(self.bad)
+        starts, stops = self.cells.runs(self.gap_cells)
         first, nbytes = int(starts[0]), int((stops - starts).sum())
-        nearest = self._writer_beside(first)
+        nearest = self._nearest_write(first)
         record = None if nearest is None else int(self.run.accesses.record[nearest])
         byte = 0 if nearest is None else int(self.run.accesses.low[nearest])
         sites = () if record is None else (site_in_tile(self.run, record, "nearby", self.plan, byte),)
@@ -95,45 +95,45 @@ class Gaps:
     def _writes_of_line(self, row: int) -> Integers:
         """Return the writes to the output by the line of a write."""
         accesses, line_of = self.run.accesses, self.run.order.line_of
-        alike = line_of[accesses.record[self.rows]] == line_of[accesses.record[row]]
-        return np.asarray(self.rows[alike & accesses.write[self.rows]])
+        same_line = line_of[accesses.record[self.rows]] == line_of[accesses.record[row]]
+        return np.asarray(self.rows[same_line & accesses.write[self.rows]])
 
-    def _writes_same(self, row: int) -> bool:
+    def _rewrites_one_part(self, row: int) -> bool:
         """Return whether the task of a write often writes the same bytes by its line in one launch."""
-        own = self._writes_of_line(row)
-        own = own[self.run.order.task_of[self.run.accesses.record[own]] == self.run.task(row)]
-        return len(own) > 1 and len(np.unique(self.run.accesses.low[own])) == 1
+        writes = self._writes_of_line(row)
+        writes = writes[self.run.order.task_of[self.run.accesses.record[writes]] == self.run.task(row)]
+        return len(writes) > 1 and len(np.unique(self.run.accesses.low[writes])) == 1
 
     def _is_too_short(self, row: int, starts: Integers, loop: str) -> bool:
         """Return whether a gap follows each write of a line, and each gap follows one.
 
         In a loop, the gap may be a tile that is skipped, unless a copy leaves the rest of what its task has made.
         """
-        accesses, own = self.run.accesses, self._writes_of_line(row)
+        accesses, writes = self.run.accesses, self._writes_of_line(row)
         if (
-            not np.array_equal(np.unique(accesses.high[own]), starts)
-            or not accesses.single_run[accesses.geometry[own]].all()
+            not np.array_equal(np.unique(accesses.high[writes]), starts)
+            or not accesses.single_run[accesses.geometry[writes]].all()
         ):
             return False
-        record = int(accesses.record[own[0]])
-        read = np.flatnonzero((accesses.record == record) & ~accesses.write)
-        rest = (Element(int(accesses.alloc[source]), int(accesses.high[source]), 1) for source in read)
-        return not loop or any(last_writer(self.run, element, record) != NONE for element in rest)
+        record = int(accesses.record[writes[0]])
+        reads = np.flatnonzero((accesses.record == record) & ~accesses.write)
+        following = (Element(int(accesses.alloc[source]), int(accesses.high[source]), 1) for source in reads)
+        return not loop or any(last_writer(self.run, element, record) != NONE for element in following)
 
-    def _writer_beside(self, first_byte: int) -> int | None:
+    def _nearest_write(self, first_byte: int) -> int | None:
         """Return the row of a write to the byte before the first gap, or behind it; else of the nearest write."""
         accesses, rows = self.run.accesses, self.rows
-        first = int(np.flatnonzero(self.bad)[0])
-        behind = first + int(np.argmin(np.append(self.bad[first:], False)))
-        for cell in (first - 1, behind):
+        first = int(np.flatnonzero(self.gap_cells)[0])
+        after = first + int(np.argmin(np.append(self.gap_cells[first:], False)))
+        for cell in (first - 1, after):
             if 0 <= cell < len(self.cells):
                 touching = self.cells.rows_at(cell)
-                beside = rows[touching[touching < len(rows)]]
-                beside = beside[accesses.write[beside]]
-                if len(beside):
-                    return int(beside[0])
-        written = rows[accesses.write[rows]]
-        return int(written[np.argmin(np.abs(accesses.high[written] - first_byte))]) if len(written) else None
+                writers = rows[touching[touching < len(rows)]]
+                writers = writers[accesses.write[writers]]
+                if len(writers):
+                    return int(writers[0])
+        writes = rows[accesses.write[rows]]
+        return int(writes[np.argmin(np.abs(accesses.high[writes] - first_byte))]) if len(writes) else None
 
     def _remedies(self, starts: Integers, stops: Integers, sites: tuple[Site, ...], nearest: int | None) -> list[str]:
         log = self.run.log
@@ -141,8 +141,8 @@ class Gaps:
         # Launches of BANG C programs have no windows: theirs may have got the tensor.
         in_windows = self.identity in log.windows
         loop = outermost_loop(sites[0]) if sites else ""
-        where = f", in the loop at {loop}" if loop else ""
-        remedies = [f"look for a bound that is too small, or a tile that is skipped{where}"]
+        loop_text = f", in the loop at {loop}" if loop else ""
+        remedies = [f"look for a bound that is too small, or a tile that is skipped{loop_text}"]
         if not len(self.rows) and not in_windows:
             # The host copies it back.
             remedies.insert(0, f"pass {name} to the launch that should write it, or do not copy it back")
@@ -151,20 +151,20 @@ class Gaps:
         elif int((stops - starts).sum()) == nbytes and (swapped := self._swapped_arguments()):
             remedies.insert(0, swapped)
         elif nearest is not None and self._is_too_short(nearest, starts, loop):
-            written = int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
+            written_bytes = int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
             tile, itemsize = (
-                written + int(stops[0] - starts[0]),
+                written_bytes + int(stops[0] - starts[0]),
                 np.dtype(log.allocations[self.identity].dtype).itemsize,
             )
-            why = "a gap follows what it writes"
-            if sites[0].is_compiled and tile == written * itemsize:
-                why = f"it is in bytes, and {group_digits(written)} of {group_digits(tile)} are written"
-            remedies.insert(0, f"look for a size that is too small at {sites[0].location}: {why}")
-        elif nearest is not None and self._writes_same(nearest):
+            reason = "a gap follows what it writes"
+            if sites[0].is_compiled and tile == written_bytes * itemsize:
+                reason = f"it is in bytes, and {group_digits(written_bytes)} of {group_digits(tile)} are written"
+            remedies.insert(0, f"look for a size that is too small at {sites[0].location}: {reason}")
+        elif nearest is not None and self._rewrites_one_part(nearest):
             remedies.insert(0, wrong_part(name, sites, "it writes the same bytes again, and others never"))
-        elif len(starts) == 1 and (few := self._too_few_tasks(int(starts[0]), int(stops[0]))):
-            remedies.insert(0, few)
-        if nearest is not None and (skipped := self._skipped(sites[0])):
+        elif len(starts) == 1 and (more_tasks := self._too_few_tasks(int(starts[0]), int(stops[0]))):
+            remedies.insert(0, more_tasks)
+        if nearest is not None and (skipped := self._skipped_branch(sites[0])):
             is_tail = int(stops[0] - starts[0]) < int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
             remedies.insert(0 if is_tail else 1, skipped)
         if self.plan is None and len(self.rows) and not {COLLECT, *FILTERS}.isdisjoint(log.ops):
@@ -174,17 +174,17 @@ class Gaps:
             remedies.append(f"if only a part holds selected elements, {declared}")
         return remedies
 
-    def _skipped(self, beside: Site) -> str:
+    def _skipped_branch(self, write: Site) -> str:
         """Return the remedy for an `if` of the function of a write that no task enters, and that names the output."""
-        source, passed = source_file(beside.file), self.run.lines_of(np.arange(len(self.run.accesses)))
+        source, lines_passed = source_file(write.file), self.run.lines_of(np.arange(len(self.run.accesses)))
         name = self.run.log.allocations[self.identity].name
-        named = re.compile(rf"\b{re.escape(name)}\b")
+        pattern = re.compile(rf"\b{re.escape(name)}\b")
         for begin, end in source.conditional:
-            lines = [SourceLine(beside.file, line) for line in range(begin, end + 1)]
-            here = source.function(begin) == source.function(beside.line) and not passed & {*lines}
-            if here and any(named.search(linecache.getline(line.file, line.line)) for line in lines):
+            lines = [SourceLine(write.file, line) for line in range(begin, end + 1)]
+            is_skipped = source.function(begin) == source.function(write.line) and not lines_passed & {*lines}
+            if is_skipped and any(pattern.search(linecache.getline(line.file, line.line)) for line in lines):
                 condition = max(part[0] for part in source.ifs if part[0] <= begin <= part[1])
-                at = location_of(beside.file, condition)
+                at = location_of(write.file, condition)
                 return f"correct the condition at {at}: no task enters its branch, which uses {name}"
         return ""
 
@@ -201,15 +201,15 @@ class Gaps:
         if len({record.launch for record in records}) != 1 or any(record.is_memory_core for record in records):
             return ""
         parts = sorted(
-            (record.task_id, int(accesses.low[writes[own]].min()), int(accesses.high[writes[own]].max()))
+            (record.task_id, int(accesses.low[writes[is_of_task]].min()), int(accesses.high[writes[is_of_task]].max()))
             for number, record in zip(written_by, records, strict=True)
-            for own in (task == number,)
+            for is_of_task in (task == number,)
         )
         nbytes = parts[0][2] - parts[0][1]
         begin = first - len(parts) * nbytes
         regular = [(number, begin + number * nbytes, begin + (number + 1) * nbytes) for number in range(len(parts))]
-        missing, rest = divmod(end - first, nbytes)
-        if len(parts) < 2 or parts != regular or rest:
+        missing, remainder = divmod(end - first, nbytes)
+        if len(parts) < 2 or parts != regular or remainder:
             return ""
         return (
             f"launch {len(parts) + missing} tasks, or let each task write more: the {len(parts)} tasks write "
@@ -222,13 +222,15 @@ class Gaps:
         launch = order.launch[order.task_of[accesses.record]]
         readers = np.unique(launch[self.rows]).tolist()
         for number in readers:
-            own = launch == number
-            written, read = (set(accesses.alloc[own & side].tolist()) for side in (accesses.write, ~accesses.write))
-            before = set(accesses.alloc[accesses.write & (launch < number)].tolist())
-            filled = sorted((written - read) & (log.host.writes | before))
+            in_launch = launch == number
+            written_allocs, read_allocs = (
+                set(accesses.alloc[in_launch & side].tolist()) for side in (accesses.write, ~accesses.write)
+            )
+            written_before = set(accesses.alloc[accesses.write & (launch < number)].tolist())
+            filled = sorted((written_allocs - read_allocs) & (log.host.writes | written_before))
             if filled:
-                given, at = log.allocations[filled[0]].name, log.launches[number].launched_at
+                filled_name, at = log.allocations[filled[0]].name, log.launches[number].launched_at
                 name = log.allocations[self.identity].name
-                by = "the host" if filled[0] in log.host.writes else "an earlier launch"
-                return f"swap {given} and {name} in the launch at {at}: it writes the one, which {by} filled"
+                filler = "the host" if filled[0] in log.host.writes else "an earlier launch"
+                return f"swap {filled_name} and {name} in the launch at {at}: it writes the one, which {filler} filled"
         return ""

@@ -105,24 +105,24 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
     )
 
 
-def follows(run: Run, own: Accesses, planned: Accesses) -> bool:
+def follows(run: Run, accesses: Accesses, planned: Accesses) -> bool:
     """Return whether the writes of a run and the tiles of its plan correspond one to one, by core.
 
     Adjacent writes of a task count as one. Then no comparison is needed.
 
     Args:
         run: the run.
-        own: its accesses to the output.
+        accesses: its accesses to the output.
         planned: the tiles, as `tiles_as_accesses` returns them.
     """
-    writes = own.where(np.flatnonzero(own.write))
+    writes = accesses.where(np.flatnonzero(accesses.write))
     task = run.order.task_of[writes.record]
     if np.array([record.is_memory_core for record in run.log.tasks], bool)[task].any():
         return False
     task_ids = np.array([record.task_id for record in run.log.tasks], np.int64)[task]
     kinds: dict[tuple[object, ...], int] = {}
-    left, right = _tile_table(writes, task_ids, kinds), _tile_table(planned, planned.record, kinds)
-    return left is not None and right is not None and np.array_equal(left, right)
+    actual, expected = _tile_table(writes, task_ids, kinds), _tile_table(planned, planned.record, kinds)
+    return actual is not None and expected is not None and np.array_equal(actual, expected)
 
 
 def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ...], int]) -> Integers | None:
@@ -142,48 +142,48 @@ def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ..
     kind = number[accesses.geometry]
     order = np.lexsort((accesses.low, kind, task))
     task, kind, low, high = task[order], kind[order], accesses.low[order], accesses.high[order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (task[1:] != task[:-1]) | (kind[1:] != NONE) | (kind[:-1] != NONE) | (low[1:] != high[:-1])
-    ends = np.append(begins[1:], True)[: len(order)]
-    return np.stack([task[begins], kind[begins], low[begins], high[ends]])
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = (task[1:] != task[:-1]) | (kind[1:] != NONE) | (kind[:-1] != NONE) | (low[1:] != high[:-1])
+    is_last = np.append(is_first[1:], True)[: len(order)]
+    return np.stack([task[is_first], kind[is_first], low[is_first], high[is_last]])
 
 
 def misplaced(
-    run: Run, allocation: AllocationRecord, cells: Cells, joined: Accesses, is_run: Flags, is_tile: Flags, plan: Plan
+    run: Run, allocation: AllocationRecord, cells: Cells, accesses: Accesses, is_run: Flags, is_tile: Flags, plan: Plan
 ) -> list[Finding]:
     """Find bytes that another task writes than planned. A memory core may write for any core of its cluster.
 
     Args:
         run: the run.
         allocation, cells: the output.
-        joined, is_run, is_tile: the accesses that the cells are made of; those of the run, and the tiles of the plan.
+        accesses, is_run, is_tile: the accesses that the cells are made of; those of the run, and the tiles of the plan.
         plan: the plan.
     """
     log = run.log
     # By access, the index of its task in the log; for a tile, its task in the grid.
-    task = joined.record.copy()
-    task[is_run] = run.order.task_of[joined.record[is_run]]
-    writes = is_run & joined.write
-    once = (cells.count(is_tile) == 1) & (cells.count(writes) == 1)
-    planned, actual = (cells.count(np.where(chosen, task, 0)) for chosen in (is_tile, writes))
+    task = accesses.record.copy()
+    task[is_run] = run.order.task_of[accesses.record[is_run]]
+    writes = is_run & accesses.write
+    accessed_once = (cells.count(is_tile) == 1) & (cells.count(writes) == 1)
+    planned, actual = (cells.count(np.where(selected, task, 0)) for selected in (is_tile, writes))
     cluster = np.array([record.cluster for record in log.tasks], np.int64)
     task_ids = np.array([record.task_id for record in log.tasks], np.int64)
     by_memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
     cluster_of_task = np.full(max(int(task[is_tile].max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
     cluster_of_task[task_ids[~by_memory_core]] = cluster[~by_memory_core]
-    writer = np.where(once, actual, 0)
-    same = np.where(
+    writer = np.where(accessed_once, actual, 0)
+    is_same_task = np.where(
         by_memory_core[writer],
-        cluster_of_task[np.where(once, planned, 0)] == cluster[writer],
+        cluster_of_task[np.where(accessed_once, planned, 0)] == cluster[writer],
         planned == task_ids[writer],
     )
-    bad = once & ~same
-    if not bad.any():
+    is_misplaced = accessed_once & ~is_same_task
+    if not is_misplaced.any():
         return []
-    starts, stops = cells.runs(bad)
-    cell = int(np.flatnonzero(bad)[0])
+    starts, stops = cells.runs(is_misplaced)
+    cell = int(np.flatnonzero(is_misplaced)[0])
     row = next(row for row in cells.rows_at(cell).tolist() if writes[row])
-    site = site_in_tile(run, int(joined.record[row]), "writes", plan, int(starts[0]))
+    site = site_in_tile(run, int(accesses.record[row]), "writes", plan, int(starts[0]))
     name = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
     return [
         Finding(
@@ -234,8 +234,8 @@ def _tile_of(plan: Plan | None, byte: int) -> int:
     if plan is None or not len(plan.tiles):
         return NONE
     position = np.array(np.unravel_index(byte // plan.itemsize, plan.output_shape))
-    inside = ((plan.tiles.start <= position) & (position < plan.tiles.stop)).all(axis=1)
-    return int(np.argmax(inside)) if inside.any() else NONE
+    contains = ((plan.tiles.start <= position) & (position < plan.tiles.stop)).all(axis=1)
+    return int(np.argmax(contains)) if contains.any() else NONE
 
 
 def _tile_text(plan: Plan, tile: int) -> str:

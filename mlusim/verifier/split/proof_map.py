@@ -72,7 +72,7 @@ def _split(shape: tuple[int, ...]) -> int:
     """Return the split that makes the image closest to square."""
     return min(
         range(len(shape)),
-        key=lambda split: abs(math.log(math.prod(shape[:split])) - math.log(math.prod(shape[split:]))),
+        key=lambda rank: abs(math.log(math.prod(shape[:rank])) - math.log(math.prod(shape[rank:]))),
     )
 
 

@@ -23,34 +23,34 @@ def find_stale(run: Run) -> list[Finding]:
     copies: dict[int, list[tuple[int, int, int]]] = {}
     for launches, identity, first, end in run.log.host.copied_back:
         copies.setdefault(identity, []).append((launches, first, end))
-    found = []
-    for identity, own in copies.items():
-        if len({launches for launches, _, _ in own}) > 1 and identity not in run.log.host.writes:
-            hint = _of_tensor(run, identity, own)
-            found += [] if hint is None else [hint]
-    return found
+    findings = []
+    for identity, copies_of_tensor in copies.items():
+        if len({launches for launches, _, _ in copies_of_tensor}) > 1 and identity not in run.log.host.writes:
+            hint = _stale_cells(run, identity, copies_of_tensor)
+            findings += [] if hint is None else [hint]
+    return findings
 
 
-def _of_tensor(run: Run, identity: int, copies: list[tuple[int, int, int]]) -> Finding | None:
+def _stale_cells(run: Run, identity: int, copies: list[tuple[int, int, int]]) -> Finding | None:
     accesses, allocation = run.accesses, run.log.allocations[identity]
     rows = np.flatnonzero(accesses.alloc == identity)
     if not len(rows) or identity in accesses.unknown:
         return None
     launch = run.order.launch[run.order.task_of[accesses.record[rows]]]
     cells = Cells(accesses.where(rows), allocation.nbytes)
-    ends = np.append(cells.cuts[1:], allocation.nbytes)[: len(cells)]
-    for (earlier, *one), (later, *other) in pairwise(copies):
-        first, end = max(one[0], other[0]), min(one[1], other[1])
-        between = (launch >= earlier) & (launch < later)
-        writes = between & accesses.write[rows]
-        if first >= end or not writes.any() or (between & ~accesses.write[rows]).any():
+    cell_ends = np.append(cells.cuts[1:], allocation.nbytes)[: len(cells)]
+    for (earlier, *span), (later, *other_span) in pairwise(copies):
+        first, end = max(span[0], other_span[0]), min(span[1], other_span[1])
+        in_between = (launch >= earlier) & (launch < later)
+        writes = in_between & accesses.write[rows]
+        if first >= end or not writes.any() or (in_between & ~accesses.write[rows]).any():
             continue
-        inside: Flags = (cells.cuts[: len(cells)] >= first) & (ends <= end)
-        now = (cells.count(writes) > 0) & inside
-        before = (cells.count((launch < earlier) & accesses.write[rows]) > 0) & inside
-        if (now & ~before).any() or not now.any() or not (before & ~now).any():
+        is_copied: Flags = (cells.cuts[: len(cells)] >= first) & (cell_ends <= end)
+        written_now = (cells.count(writes) > 0) & is_copied
+        written_before = (cells.count((launch < earlier) & accesses.write[rows]) > 0) & is_copied
+        if (written_now & ~written_before).any() or not written_now.any() or not (written_before & ~written_now).any():
             continue
-        starts, stops = cells.runs(before & ~now)
+        starts, stops = cells.runs(written_before & ~written_now)
         return _finding(run, identity, int(accesses.record[rows[writes]][-1]), starts, stops)
     return None
 

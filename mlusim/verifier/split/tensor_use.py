@@ -73,10 +73,10 @@ class TensorUse:
                 return "never read"
             if self.least_reads == self.most_reads:
                 return f"every byte read {'once' if self.most_reads == 1 else f'{self.most_reads} times'}"
-            never = f"; {percent(self.unread_bytes / self.nbytes)} never" if self.unread_bytes else ""
+            never_text = f"; {percent(self.unread_bytes / self.nbytes)} never" if self.unread_bytes else ""
             return (
                 f"read {self.times_read:.2f} times on average, each byte {self.least_reads} to {self.most_reads} "
-                f"times{never}"
+                f"times{never_text}"
             )
         faults = []
         if self.unwritten_bytes:

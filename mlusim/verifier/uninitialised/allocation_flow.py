@@ -23,43 +23,46 @@ class AllocationFlow:
         self._count = len(log.allocations)
         dst, *sources = (columns[f"{side}_alloc"] for side in ("dst", "a", "b"))
         # Row numbers, masks and counts are addresses; an operation without a result in memory has one in a register.
-        counts = ops_among(log, (*BY_ROWS, COLLECT, *FILTERS, *SORTING))[columns["op"]] | (dst == NONE)
+        is_sink = ops_among(log, (*BY_ROWS, COLLECT, *FILTERS, *SORTING))[columns["op"]] | (dst == NONE)
         # One entry more, for operands that are absent.
         self._counts = np.array([*outputs_of(log), False])
-        self._counts[np.concatenate([source[counts] for source in sources])] = True
+        self._counts[np.concatenate([source[is_sink] for source in sources])] = True
         pairs = [(source, dst) for source in sources]
         # Additional operands of a record are all sources of `dst`, or all results of `a` and `b`.
         further = [(record, operand[0]) for record, operands in log.more_operands.items() for operand in operands]
-        records, more = np.array(further, np.int64).reshape(-1, 2).T
-        self._counts[more[counts[records]]] = True
-        pairs += [(side[records], more) for side in (dst, *sources)] + [(more, dst[records])]
+        records, more_operands = np.array(further, np.int64).reshape(-1, 2).T
+        self._counts[more_operands[is_sink[records]]] = True
+        pairs += [(side[records], more_operands) for side in (dst, *sources)] + [(more_operands, dst[records])]
         self._origin, self._target = _distinct(pairs, max(self._count, 1))
 
     def leads_somewhere(self) -> Flags:
         """By allocation, return whether its bytes may reach an output, a register or an address."""
-        return self._reached(self._counts[: self._count], self._target, self._origin)
+        return self._follow(self._counts[: self._count], self._target, self._origin)
 
     def reached_from(self, start: Flags) -> Flags:
         """By allocation, return whether bytes of the allocations `start` may reach it."""
-        return self._reached(start, self._origin, self._target)
+        return self._follow(start, self._origin, self._target)
 
-    def _reached(self, start: Flags, origin: Integers, target: Integers) -> Flags:
+    def _follow(self, start: Flags, origin: Integers, target: Integers) -> Flags:
         order = np.argsort(origin, kind="stable")
         first = np.searchsorted(origin[order], np.arange(self._count + 1)).tolist()
         targets = target[order].tolist()
-        reached = start.copy()
-        ahead = np.flatnonzero(start).tolist()
-        while ahead:
-            alloc = ahead.pop()
+        is_reached = start.copy()
+        pending = np.flatnonzero(start).tolist()
+        while pending:
+            alloc = pending.pop()
             for following in targets[first[alloc] : first[alloc + 1]]:
-                if not reached[following]:
-                    reached[following] = True
-                    ahead.append(following)
-        return reached
+                if not is_reached[following]:
+                    is_reached[following] = True
+                    pending.append(following)
+        return is_reached
 
 
 def _distinct(pairs: list[tuple[Integers, Integers]], count: int) -> tuple[Integers, Integers]:
     """Return the distinct pairs of allocations, out of columns of numbers below `count`, or NONE."""
     present = [(one != NONE) & (other != NONE) for one, other in pairs]
-    keys = [joint(one[both], other[both], count) for (one, other), both in zip(pairs, present, strict=True)]
+    keys = [
+        joint(one[is_present], other[is_present], count)
+        for (one, other), is_present in zip(pairs, present, strict=True)
+    ]
     return np.divmod(np.unique(np.concatenate(keys)), count)

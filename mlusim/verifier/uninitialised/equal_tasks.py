@@ -33,25 +33,25 @@ def reads_to_follow(run: Run, flow: AllocationFlow, reads: Sequence[Uninitialise
         run, flow: the run.
         reads: its reads of uninitialised bytes.
     """
-    everything = list(range(len(reads)))
+    all_numbers = list(range(len(reads)))
     alloc = np.array([read.alloc for read in reads], np.int64)
     owner = _owners(run)
     task = owner[alloc]
     if len(np.unique(task[task != NONE])) < 2:
-        return everything
+        return all_numbers
     first = _EqualTasks(run, flow, reads, owner).first()
     has_equals = np.bincount(first, minlength=len(first))[first] > 1
     grouped = (task != NONE) & has_equals[task]
     if not grouped.any():
-        return everything
+        return all_numbers
     # Marks of other reads must not come to the memory of equal tasks, nor theirs leave it.
-    reached = owner[flow.reached_from(_flags(len(owner), alloc[~grouped]))]
-    if has_equals[reached[reached != NONE]].any():
-        return everything
+    reached_tasks = owner[flow.reached_from(_flags(len(owner), alloc[~grouped]))]
+    if has_equals[reached_tasks[reached_tasks != NONE]].any():
+        return all_numbers
     models = [reads[number] for number in np.flatnonzero(grouped & (first[task] == task)).tolist()]
     if Flow(run, flow, models).stays_in(owner != NONE):
         return np.flatnonzero(~grouped).tolist()
-    return everything
+    return all_numbers
 
 
 def _owners(run: Run) -> Integers:
@@ -77,8 +77,8 @@ class _EqualTasks:
         self._log = run.log
         self._columns = run.columns
         self._reads = reads
-        reached = flow.reached_from(_flags(len(owner), [read.alloc for read in reads])) & (owner != NONE)
-        self._allocs = np.flatnonzero(reached)
+        is_reached = flow.reached_from(_flags(len(owner), [read.alloc for read in reads])) & (owner != NONE)
+        self._allocs = np.flatnonzero(is_reached)
         self._allocs = self._allocs[np.argsort(owner[self._allocs], kind="stable")]
         # By task, the first of its allocations among these.
         self._begins = np.searchsorted(owner[self._allocs], np.arange(len(run.log.tasks) + 1))
@@ -97,22 +97,22 @@ class _EqualTasks:
     def _keys(self) -> Iterator[tuple[int, Any]]:
         """Yield the tasks that have such memory, with what tasks that do the same have in common."""
         records = self._records()
-        ends = np.searchsorted(self._columns["task"][records], np.arange(len(self._begins))).tolist()
+        last_records = np.searchsorted(self._columns["task"][records], np.arange(len(self._begins))).tolist()
         tables = [self._effects(records), self._further(records)]
         for side in _SIDES:
             number = self._number[self._columns[f"{side}_alloc"][records]]
             tables += [number, np.where(number >= 0, self._columns[f"{side}_offset"][records], 0)]
-        uninitialised = self._uninitialised(records, ends)
+        uninitialised = self._uninitialised(records, last_records)
         for task in np.flatnonzero(np.diff(self._begins)).tolist():
-            part = slice(ends[task], ends[task + 1])
+            part = slice(last_records[task], last_records[task + 1])
             yield task, (*uninitialised.get(task, ()), *(table[part].tobytes() for table in tables))
 
     def _records(self) -> Integers:
         """Return the operations on this memory, by task and in log order."""
-        chosen = np.logical_or.reduce([self._number[self._columns[f"{side}_alloc"]] >= 0 for side in _SIDES])
+        is_relevant = np.logical_or.reduce([self._number[self._columns[f"{side}_alloc"]] >= 0 for side in _SIDES])
         for record, operands in self._log.more_operands.items():
-            chosen[record] |= any(self._number[alloc] >= 0 for alloc, _, _ in operands)
-        records = np.flatnonzero(chosen)
+            is_relevant[record] |= any(self._number[alloc] >= 0 for alloc, _, _ in operands)
+        records = np.flatnonzero(is_relevant)
         return records[np.argsort(self._columns["task"][records], kind="stable")]
 
     def _effects(self, records: Integers) -> Integers:
@@ -128,7 +128,7 @@ class _EqualTasks:
         """
         log = self._log
         found = np.zeros(len(records), np.int64)
-        further = _among(records, [*log.attributes, *log.more_operands, *log.addresses, *log.selected])
+        further = _positions_among(records, [*log.attributes, *log.more_operands, *log.addresses, *log.selected])
         numbers = dict[Any, int]()
         for position, record in zip(further.tolist(), records[further].tolist(), strict=True):
             operands = [self._operand(*operand) for operand in log.more_operands.get(record, ())]
@@ -141,25 +141,27 @@ class _EqualTasks:
         number = int(self._number[alloc])
         return number, offset if number >= 0 else 0, box
 
-    def _uninitialised(self, records: Integers, ends: Sequence[int]) -> dict[int, list[Any]]:
+    def _uninitialised(self, records: Integers, last_records: Sequence[int]) -> dict[int, list[Any]]:
         """By task, return its uninitialised bytes: by operation, numbered in the task, and by allocation."""
         task_of = self._columns["task"]
-        found: dict[int, list[Any]] = {}
+        reads_by_task: dict[int, list[Any]] = {}
         for read in self._reads:
             number = int(self._number[read.alloc])
             if number >= 0:
                 task = int(task_of[read.record])
-                position = int(np.searchsorted(records[ends[task] : ends[task + 1]], read.record))
-                found.setdefault(task, []).append((position, number, read.starts.tobytes(), read.stops.tobytes()))
-        return found
+                position = int(np.searchsorted(records[last_records[task] : last_records[task + 1]], read.record))
+                reads_by_task.setdefault(task, []).append(
+                    (position, number, read.starts.tobytes(), read.stops.tobytes())
+                )
+        return reads_by_task
 
 
-def _among(numbers: Integers, others: Sequence[int]) -> Integers:
+def _positions_among(numbers: Integers, others: Sequence[int]) -> Integers:
     """Return the positions of those `numbers` that are among `others`."""
     return np.flatnonzero(np.isin(numbers, np.array(others, np.int64))) if others else np.empty(0, np.int64)
 
 
-def _flags(count: int, chosen: Any) -> Flags:
+def _flags(count: int, indices: Any) -> Flags:
     flags = np.zeros(count, bool)
-    flags[chosen] = True
+    flags[indices] = True
     return flags

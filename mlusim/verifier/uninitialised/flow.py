@@ -71,18 +71,22 @@ class Flow:
         """
         marked = np.append(marked, False)
         allocs = [self._columns[f"{side}_alloc"] for side in ("dst", "a", "b")]
-        chosen = np.logical_or.reduce([marked[alloc] for alloc in allocs])
-        more = self._log.more_operands
-        chosen[[record for record, operands in more.items() if any(marked[alloc] for alloc, _, _ in operands)]] = True
-        records = narrow(np.flatnonzero(chosen))
+        is_marked = np.logical_or.reduce([marked[alloc] for alloc in allocs])
+        more_operands = self._log.more_operands
+        is_marked[
+            [record for record, operands in more_operands.items() if any(marked[alloc] for alloc, _, _ in operands)]
+        ] = True
+        records = narrow(np.flatnonzero(is_marked))
         columns = [narrow(self._log.records.instructions()[1][records])]
         for side in ("dst", "a", "b"):
-            known = marked[self._columns[f"{side}_alloc"][records]]
-            columns += [np.where(known, self._columns[f"{side}_{part}"][records], NONE) for part in ("alloc", "offset")]
-        if more:
+            may_be_marked = marked[self._columns[f"{side}_alloc"][records]]
+            columns += [
+                np.where(may_be_marked, self._columns[f"{side}_{part}"][records], NONE) for part in ("alloc", "offset")
+            ]
+        if more_operands:
             numbers: dict[tuple[tuple[int, int, int], ...], int] = {}
             further = np.full(len(self._log), NONE)
-            for record, operands in more.items():
+            for record, operands in more_operands.items():
                 further[record] = numbers.setdefault(tuple(operands), len(numbers))
             columns.append(further[records])
         numbered = narrow(group_rows(*columns)[1])
@@ -114,7 +118,7 @@ class Flow:
                 read = self._reads[number]
                 # Nothing has written these bytes, so their only marks are those of earlier reads.
                 self._store.set_bytes(read.alloc, read.starts, read.stops, len(self._reads) - number)
-            self._agenda.examined(settled=self._propagate(record))
+            self._agenda.examined(is_settled=self._propagate(record))
             yield
         self._store.count_outputs()
 
@@ -130,22 +134,22 @@ class Flow:
         Loops repeat the same calls on the same buffers. A call that changed nothing still changes nothing while the
         marks of its operands are unchanged.
         """
-        settled = self._propagation.apply_uniform(record)
-        if settled is not None:
-            return settled
+        is_uniform = self._propagation.apply_uniform(record)
+        if is_uniform is not None:
+            return is_uniform
         if record in self._log.addresses or record in self._log.selected:
             self._propagation.apply(record)
             return False
         call = int(self._call_of[record])
         changes = self._store.changes.get
         allocs = self._propagation.allocations(record)
-        before = [changes(alloc, 0) for alloc in allocs]
-        if self._no_ops.get(call) == before:
+        changes_before = [changes(alloc, 0) for alloc in allocs]
+        if self._no_ops.get(call) == changes_before:
             return True
         self._propagation.apply(record)
-        if [changes(alloc, 0) for alloc in allocs] != before:
+        if [changes(alloc, 0) for alloc in allocs] != changes_before:
             return False
-        self._no_ops[call] = before
+        self._no_ops[call] = changes_before
         return True
 
 

@@ -101,8 +101,8 @@ class MarkStore:
         if alloc not in self._marks:
             return 0
         marks = view_of((alloc, offset, self._log.boxes[box]), self._marks[alloc])
-        least, most = int(marks.min(initial=_LARGEST)), int(marks.max(initial=0))
-        return most if least >= most and alloc not in self.bits else None
+        smallest, largest = int(marks.min(initial=_LARGEST)), int(marks.max(initial=0))
+        return largest if smallest >= largest and alloc not in self.bits else None
 
     def bytes(self, operand: Operand) -> Any:
         """Return the marks of an operand by byte, [..., itemsize]; None if its allocation has none."""
@@ -176,15 +176,15 @@ class MarkStore:
         """Count marks in outputs as having an effect through the operation that stored them."""
         for alloc in self.changes:
             if self._outputs[alloc]:
-                for mark in self._read_by_the_host(alloc):
+                for mark in self._host_reads(alloc):
                     self.effects.setdefault(mark, self._stored.get((alloc, mark), NONE))
 
-    def _read_by_the_host(self, alloc: int) -> frozenset[int]:
+    def _host_reads(self, alloc: int) -> frozenset[int]:
         parts = self._log.host.read_parts.get(alloc)
         if parts == {(0, self._log.allocations[alloc].nbytes)}:
             parts = None
         if parts is None and alloc in self.whole:
             return self.whole.all_of(alloc)
         marks = self.of(alloc)
-        read = marks if parts is None else np.concatenate([marks[first:end] for first, end in parts])
-        return frozenset(np.unique(read[read > 0]).tolist())
+        marks_read = marks if parts is None else np.concatenate([marks[first:end] for first, end in parts])
+        return frozenset(np.unique(marks_read[marks_read > 0]).tolist())

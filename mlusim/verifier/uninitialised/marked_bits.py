@@ -67,5 +67,5 @@ class MarkedBits:
 
     def _marked(self, operand: Operand) -> Bits:
         bits = self._bits.get(operand[0])
-        known = np.uint8(_ALL) if bits is None else view_of(operand, bits).reshape(-1)
-        return np.where(self._marks_of(operand).reshape(-1) != 0, known, np.uint8(0))
+        tracked = np.uint8(_ALL) if bits is None else view_of(operand, bits).reshape(-1)
+        return np.where(self._marks_of(operand).reshape(-1) != 0, tracked, np.uint8(0))

@@ -34,24 +34,24 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     """
     columns, accesses = run.columns, run.accesses
     record = int(accesses.record[read])
-    before = np.flatnonzero((accesses.alloc == accesses.alloc[read]) & accesses.write & (accesses.record < record))
+    earlier = np.flatnonzero((accesses.alloc == accesses.alloc[read]) & accesses.write & (accesses.record < record))
     line = columns["line"]
-    before = before[line[accesses.record[before]] != line[record]]
-    if not len(before):
+    earlier = earlier[line[accesses.record[earlier]] != line[record]]
+    if not len(earlier):
         return Beside()
     reads = accesses.record[(accesses.alloc == accesses.alloc[read]) & ~accesses.write]
-    fresh = before[~np.isin(accesses.record[before], reads)]
-    before = fresh if len(fresh) else before
-    low, high = (edge[before].astype(np.int64) for edge in (accesses.low, accesses.high))
-    behind, ahead = first - high, low - end
-    distance = np.maximum(np.maximum(behind, ahead), 0)
-    nearest = before[np.lexsort((before, behind >= 0, -distance))[-1]]
+    without_updates = earlier[~np.isin(accesses.record[earlier], reads)]
+    earlier = without_updates if len(without_updates) else earlier
+    low, high = (edge[earlier].astype(np.int64) for edge in (accesses.low, accesses.high))
+    gap_above, gap_below = first - high, low - end
+    distance = np.maximum(np.maximum(gap_above, gap_below), 0)
+    nearest = earlier[np.lexsort((earlier, gap_above >= 0, -distance))[-1]]
     at = SourceLine(*run.source(nearest)[:2])
     is_scalar = bool(columns["pipe"][accesses.record[nearest]] == SCALAR)
     return Beside(at, int(nearest), is_scalar) if at.line else Beside()
 
 
-def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) -> int:
+def missing_write(run: Run, read: int, sites: tuple[Site, ...], nearby: Beside) -> int:
     """Return the line before which the missing write of a core's own buffer belongs, in the file of its read.
 
     It comes before the first line that writes the buffer, be it an accumulation or the write beside the bytes, and
@@ -62,32 +62,37 @@ def missing_write(run: Run, read: int, sites: tuple[Site, ...], beside: Beside) 
         run: the run.
         read: row of the read.
         sites: the read and, if it is another operation, that through which the bytes take effect.
-        beside: as `write_beside` returns it.
+        nearby: as `write_beside` returns it.
     """
-    accesses, reads, used = run.accesses, sites[0], sites[-1]
-    own = accesses.record == accesses.record[read]
-    updates = bool((accesses.write[own] & (accesses.alloc[own] == accesses.alloc[read])).any())
+    accesses, reads, user = run.accesses, sites[0], sites[-1]
+    of_record = accesses.record == accesses.record[read]
+    updates = bool((accesses.write[of_record] & (accesses.alloc[of_record] == accesses.alloc[read])).any())
     at = reads.at
-    if beside.at.line and not updates:
-        at, used = beside.at, reads
-    if len({(line.file, function_around(line.file, line.line)) for line in (at, used, reads)}) > 1:
+    if nearby.at.line and not updates:
+        at, user = nearby.at, reads
+    if len({(line.file, function_around(line.file, line.line)) for line in (at, user, reads)}) > 1:
         # The line may be that of a call of the helper function which reads the bytes.
-        called, user = in_one_function(reads, used)
-        if called == reads.at or user != used.at or called.file != reads.file or (beside.at.line and not updates):
+        reader_line, user_line = in_one_function(reads, user)
+        if (
+            reader_line == reads.at
+            or user_line != user.at
+            or reader_line.file != reads.file
+            or (nearby.at.line and not updates)
+        ):
             return 0
-        return source_file(called.file).begin_of_outermost(called.line, user.line)
+        return source_file(reader_line.file).begin_of_outermost(reader_line.line, user_line.line)
     source = source_file(at.file)
-    before, inner = source.begin_of_outermost(at.line, used.line), source.loop_around(reads.line, reads.line)
+    first_line, inner = source.begin_of_outermost(at.line, user.line), source.loop_around(reads.line, reads.line)
     if updates:
         # The next line to read the sum is its user, if it is nearer.
         readers = run.lines_of((accesses.alloc == accesses.alloc[read]) & ~accesses.write)
         later = (line.line for line in readers if line.file == at.file and line.line > inner[1])
-        before = max([before, *(source.begin_of_outermost(at.line, line) for line in later)])
+        first_line = max([first_line, *(source.begin_of_outermost(at.line, line) for line in later)])
     writes = run.lines_of(accesses.meeting(read) & accesses.write & (accesses.record >= accesses.record[read]))
-    carried = at == reads.at and any(inner[0] <= write.line <= inner[1] for write in writes)
-    if carried and before == at.line and inner[0]:
+    is_carried = at == reads.at and any(inner[0] <= write.line <= inner[1] for write in writes)
+    if is_carried and first_line == at.line and inner[0]:
         return _loop_that_carries(run, read, inner, reads.file)
-    return before
+    return first_line
 
 
 def _loop_that_carries(run: Run, read: int, inner: tuple[int, int], file: str) -> int:
@@ -99,8 +104,12 @@ def _loop_that_carries(run: Run, read: int, inner: tuple[int, int], file: str) -
     lines = {at.line for at in reads if at.file == file}
     for loop in sorted(source_file(file).loops_around(inner[0]), reverse=True):
         begin, end = loop
-        apart = {line for line in lines if not inner[0] <= line <= inner[1]}
-        if loop != inner and any(line > end for line in apart) and not any(begin <= line <= end for line in apart):
+        outer_lines = {line for line in lines if not inner[0] <= line <= inner[1]}
+        if (
+            loop != inner
+            and any(line > end for line in outer_lines)
+            and not any(begin <= line <= end for line in outer_lines)
+        ):
             inner = loop
     return inner[0]
 
@@ -112,9 +121,9 @@ def lines_that_write(run: Run, read: int, first: int, end: int) -> set[SourceLin
     """
     accesses = run.accesses
     line = run.columns["line"][accesses.record]
-    within = (accesses.alloc == accesses.alloc[read]) & (accesses.low < end) & (accesses.high > first)
-    updates = np.isin(accesses.record, accesses.record[within & ~accesses.write])
-    return run.lines_of(within & accesses.write & ~updates & (line != line[read]))
+    overlaps = (accesses.alloc == accesses.alloc[read]) & (accesses.low < end) & (accesses.high > first)
+    updates = np.isin(accesses.record, accesses.record[overlaps & ~accesses.write])
+    return run.lines_of(overlaps & accesses.write & ~updates & (line != line[read]))
 
 
 def fills_in_turn(run: Run, read: int) -> str:
@@ -125,13 +134,13 @@ def fills_in_turn(run: Run, read: int) -> str:
     columns, accesses = run.columns, run.accesses
     record = accesses.record[read]
     of_task = run.order.task_of == run.order.task_of[record]
-    alike = of_task & (columns["line"] == columns["line"][record])
+    same_line = of_task & (columns["line"] == columns["line"][record])
     side = "a_alloc" if columns["a_alloc"][record] == accesses.alloc[read] else "b_alloc"
-    together = [accesses.alloc[read], NONE]
+    own_buffers = [accesses.alloc[read], NONE]
     if columns["pipe"][record] == SCALAR:
-        passed = np.cumsum(of_task & ~alike)
-        together = [*together, *columns[side][alike & (passed == passed[record])]]
-    others = np.setdiff1d(columns[side][alike], together)
-    written = accesses.record[np.isin(accesses.alloc, others) & accesses.write]
-    codes = np.unique(columns["line"][written[~alike[written]]]).tolist()
+        lines_passed = np.cumsum(of_task & ~same_line)
+        own_buffers = [*own_buffers, *columns[side][same_line & (lines_passed == lines_passed[record])]]
+    others = np.setdiff1d(columns[side][same_line], own_buffers)
+    writers = accesses.record[np.isin(accesses.alloc, others) & accesses.write]
+    codes = np.unique(columns["line"][writers[~same_line[writers]]]).tolist()
     return location_of(*run.log.lines[codes[0]][:2]) if len(codes) == 1 else ""

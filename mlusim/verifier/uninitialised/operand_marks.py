@@ -74,9 +74,9 @@ class OperandMarks:
 
     def move(self, alloc: int, marks: Marks) -> None:
         """Move the marks of an allocation into an array by byte, for good."""
-        ends = self._ends.pop(alloc)
+        range_ends = self._ends.pop(alloc)
         for first, mark in self._marks.pop(alloc).items():
-            marks[first : ends[first]] = mark
+            marks[first : range_ends[first]] = mark
 
 
 def _separate_operands(accesses: Accesses, marked: Flags) -> dict[int, dict[int, int]]:
@@ -88,10 +88,10 @@ def _separate_operands(accesses: Accesses, marked: Flags) -> dict[int, dict[int,
     rows = rows[group_rows(accesses.alloc[rows], accesses.low[rows], accesses.high[rows])[0]]
     rows = rows[np.lexsort((accesses.low[rows], accesses.alloc[rows]))]
     alloc, low, high = accesses.alloc[rows], accesses.low[rows], accesses.high[rows]
-    meets = (alloc[1:] == alloc[:-1]) & (low[1:] < high[:-1])
-    mixed.update(alloc[1:][meets].tolist())
-    ends: dict[int, dict[int, int]] = {}
+    overlaps = (alloc[1:] == alloc[:-1]) & (low[1:] < high[:-1])
+    mixed.update(alloc[1:][overlaps].tolist())
+    range_ends: dict[int, dict[int, int]] = {}
     for number, first, end in zip(alloc.tolist(), low.tolist(), high.tolist(), strict=True):
         if number not in mixed:
-            ends.setdefault(number, {})[first] = end
-    return ends
+            range_ends.setdefault(number, {})[first] = end
+    return range_ends

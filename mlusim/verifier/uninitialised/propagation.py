@@ -52,7 +52,7 @@ class Propagation:
         self._operands = tuple(columns[name].data for operand in _OPERAND_COLUMNS for name in operand)
         self._names = columns["op"].data
         self._pipes = columns["pipe"].data
-        self._is_plain = [_is_plain(name) for name in log.ops]
+        self._passes_marks_on = [_passes_marks_on(name) for name in log.ops]
         self.padding: set[int] = set()
 
     def allocations(self, record: int) -> list[int]:
@@ -69,7 +69,7 @@ class Propagation:
         would change nothing afterwards: a result may overlap a source.
         """
         log, store = self._log, self._store
-        if not self._is_plain[self._names[record]] or record in log.more_operands or record in log.selected:
+        if not self._passes_marks_on[self._names[record]] or record in log.more_operands or record in log.selected:
             return None
         alloc, offset, box, *sources = [column[record] for column in self._operands]
         mark = 0
@@ -94,7 +94,7 @@ class Propagation:
         name = log.ops[self._names[record]]
         dst, sources, further = self._operands_of(record)
         if name in BY_ROWS:
-            self._by_rows(record, name, dst, sources, further)
+            self._propagate_rows(record, name, dst, sources, further)
             return
         if name == COLLECT or name in FILTERS:
             # The mask decides how many elements are selected, a number that scalar code gets.
@@ -108,21 +108,23 @@ class Propagation:
         if name in ATOMIC_NAMES:
             self._atomic(name, dst, sources, further)
         elif name not in FILTERS or not self._filter(record, dst, *sources):
-            self._by_element(record, name, dst, sources, further)
+            self._propagate_elements(record, name, dst, sources, further)
 
-    def _by_element(self, record: int, name: str, dst: Operand, sources: list[Operand], further: list[Operand]) -> None:
+    def _propagate_elements(
+        self, record: int, name: str, dst: Operand, sources: list[Operand], further: list[Operand]
+    ) -> None:
         """Propagate the marks of an operation whose result depends on the elements of its sources."""
         log = self._log
         marks = [self._store.elements(operand) for operand in (sources if name in SORTING else [*sources, *further])]
         if compares_to_bits(name) and (marked := _marked(marks)):
-            self._to_bits(dst, marked)
+            self._propagate_to_bits(dst, marked)
             return
         if name in LOOKUPS:
             self._look_up(record, sources, marks)
         elif record in log.selected:
             selected = log.selection(record, by_element(dst[2]).shape[0])
             if name in BY_CHOICE:
-                marks[1:] = _chosen(selected, *marks[1:])
+                marks[1:] = _selected_sources(selected, *marks[1:])
             elif not np.any(marks[1:]):
                 self._store.assign_some(dst, *self._selected_marks(record, name, dst, marks, sources, selected))
                 return
@@ -150,8 +152,8 @@ class Propagation:
         if _marked(marks):
             copied = self._store.bytes(sources[0]) if copies and len(sources) == 1 else None
             by_position = marks_by_position(name, target[2], marks, boxes, self._log.attributes.get(record))
-            known = result_marks(name, copied, target[2], marks) if by_position is None else by_position
-            self._store.assign(target, known)
+            element_marks = result_marks(name, copied, target[2], marks) if by_position is None else by_position
+            self._store.assign(target, element_marks)
         else:
             self._store.clear(target)
         if name in _BITWISE or copies:
@@ -167,7 +169,9 @@ class Propagation:
         further = [(alloc, offset, log.boxes[code]) for alloc, offset, code in log.more_operands.get(record, [])]
         return dst, [operand for operand in sources if operand[0] != NONE], further
 
-    def _by_rows(self, record: int, name: str, dst: Operand, sources: list[Operand], further: list[Operand]) -> None:
+    def _propagate_rows(
+        self, record: int, name: str, dst: Operand, sources: list[Operand], further: list[Operand]
+    ) -> None:
         """Propagate the marks of an operation on rows; row numbers and masks are read to compute addresses."""
         self._store.count([*sources[1:], *(mask for mask in further if not self._is_padding(name, sources, mask))])
         if dst[0] == NONE:
@@ -183,12 +187,12 @@ class Propagation:
     ) -> tuple[Any, Integers]:
         """Return marks for the selected elements of a result, and their positions in it."""
         positions = np.flatnonzero(selected)
-        moved = self._log.addresses.get(record, {}).get("src")
-        if moved is not None:
-            whole = np.zeros(selected.size, np.int32)
+        addresses = self._log.addresses.get(record, {}).get("src")
+        if addresses is not None:
+            all_marks = np.zeros(selected.size, np.int32)
             if marks[0] is not None:
-                whole[HEAD_BYTES // dst[2].itemsize :][: len(moved)] = marks[0].reshape(-1)[moved]
-            return whole[positions], positions
+                all_marks[HEAD_BYTES // dst[2].itemsize :][: len(addresses)] = marks[0].reshape(-1)[addresses]
+            return all_marks[positions], positions
         box = Box((len(positions),), (dst[2].itemsize,), dst[2].itemsize)
         boxes = [operand[2] for operand in sources]
         found = marks_by_position(name, box, marks, boxes, self._log.attributes.get(record))
@@ -197,7 +201,7 @@ class Propagation:
         every = np.broadcast_to(np.asarray(result_marks(name, None, dst[2], marks)), dst[2].shape)
         return every.reshape(-1)[positions], positions
 
-    def _to_bits(self, dst: Operand, marked: list[Marks]) -> None:
+    def _propagate_to_bits(self, dst: Operand, marked: list[Marks]) -> None:
         """Propagate marks through a comparison to a bit mask: 8 elements to a byte."""
         groups = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(-1, BYTE_BITS)
         marks = self._store.of(dst[0])
@@ -221,13 +225,13 @@ class Propagation:
         old_marks = self._store.elements(dst)
         operands = [operand for operand in map(self._store.elements, sources) if operand is not None]
         combined = operands if name.endswith("_exch") or old_marks is None else [old_marks, *operands]
-        before = np.zeros(size, np.int32) if old_marks is None else old_marks.reshape(-1).copy()
+        previous = np.zeros(size, np.int32) if old_marks is None else old_marks.reshape(-1).copy()
         result: Any = 0
         if combined:
             result = np.maximum.reduce([operand.reshape(-1) for operand in combined]).reshape(box.shape)
         self._store.assign(dst, result)
         for old in further if name in FETCHING else ():
-            self._store.assign(old, before.reshape(old[2].shape))
+            self._store.assign(old, previous.reshape(old[2].shape))
 
     def _rows(self, record: int, dst: Operand, src: Operand) -> None:
         addresses = self._log.addresses.get(record, {})
@@ -278,7 +282,7 @@ class Propagation:
         return True
 
 
-def _is_plain(name: str) -> bool:
+def _passes_marks_on(name: str) -> bool:
     """Return whether an operation gives its whole result the marks of its sources, and is no lookup or atomic."""
     instruction = INSTRUCTIONS.get(name)
     by_position = instruction is not None and instruction.marks is not None
@@ -290,7 +294,7 @@ def _marked(marks: Iterable[Marks | None]) -> list[Marks]:
     return [mark for mark in marks if mark is not None and mark.any()]
 
 
-def _chosen(selected: Any, first: Any, second: Any) -> tuple[Any, Any]:
+def _selected_sources(selected: Any, first: Any, second: Any) -> tuple[Any, Any]:
     """Return the marks of two sources without those of elements that a choice between them leaves out."""
     return (
         None if first is None else np.where(selected, first.reshape(-1), 0),

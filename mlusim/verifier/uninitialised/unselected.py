@@ -24,9 +24,9 @@ class Unselected:
         self._log, self._columns = log, columns = run.log, run.columns
         accesses = run.accesses
         self._filters = np.flatnonzero(ops_among(log, FILTERS)[columns["op"]])
-        written = set(accesses.alloc[accesses.write].tolist()) if len(self._filters) else set()
+        written_allocs = set(accesses.alloc[accesses.write].tolist()) if len(self._filters) else set()
         outputs = outputs_of(log)
-        self._outputs = {alloc for alloc in written if outputs[alloc]}
+        self._outputs = {alloc for alloc in written_allocs if outputs[alloc]}
 
     def stored(self, read: UninitialisedRead) -> bool:
         """Return whether a read copies elements to an output beyond those that an earlier filter of its task wrote."""
@@ -35,9 +35,9 @@ class Unselected:
         target, task = (int(columns[column][read.record]) for column in ("dst_alloc", "task"))
         if len(self._outputs) < 2 or target not in self._outputs or not is_copy(name, pipe):
             return False
-        before = self._filters[self._filters < read.record]
-        same = [columns[name][before] == value for name, value in (("dst_alloc", read.alloc), ("task", task))]
-        for record in before[same[0] & same[1]].tolist():
+        filters = self._filters[self._filters < read.record]
+        is_equal = [columns[name][filters] == value for name, value in (("dst_alloc", read.alloc), ("task", task))]
+        for record in filters[is_equal[0] & is_equal[1]].tolist():
             box, first = log.boxes[int(columns["dst_box"][record])], int(columns["dst_offset"][record])
             last = first + box.itemsize * int(np.prod(box.shape, dtype=np.int64))
             if first <= int(read.starts.min()) and int(read.stops.max()) <= last:
