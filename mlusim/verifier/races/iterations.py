@@ -194,7 +194,7 @@ def _starts(run: Run, task: int, file: str, loop: Lines) -> Integers:
     candidates = [code for line, code in sorted(lines) if source_file(file).is_passed_every_iteration(loop, line)]
     if not candidates:
         return np.empty(0, np.int64)
-    return positions.start + np.flatnonzero(order.line[positions] == candidates[0])
+    return np.asarray(positions.start + np.flatnonzero(order.line[positions] == candidates[0]))
 
 
 def is_fresh(run: Run, row: int) -> bool:

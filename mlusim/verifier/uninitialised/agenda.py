@@ -98,14 +98,14 @@ class Agenda:
         if alloc not in self._allocs:
             self._wake(alloc, walk)
 
-    def examined(self, *, is_settled: bool) -> None:
-        """Go on from the present operation; `is_settled` says whether the same call would change nothing again."""
+    def examined(self, *, settled: bool) -> None:
+        """Go on from the present operation; `settled` says whether the same call would change nothing again."""
         for alloc in self._allocs:
             if alloc < 0:
                 continue
             walk = self._walks[alloc]
             position, walk.position = walk.position, walk.position + 1
-            if is_settled and not walk.is_last[position]:
+            if settled and not walk.is_last[position]:
                 walk.settled.add(walk.calls[position])
             else:
                 walk.settled.discard(walk.calls[position])

@@ -118,7 +118,7 @@ class Flow:
                 read = self._reads[number]
                 # Nothing has written these bytes, so their only marks are those of earlier reads.
                 self._store.set_bytes(read.alloc, read.starts, read.stops, len(self._reads) - number)
-            self._agenda.examined(is_settled=self._propagate(record))
+            self._agenda.examined(settled=self._propagate(record))
             yield
         self._store.count_outputs()
 
