@@ -113,51 +113,51 @@ def _from_bool(source: Array, out: Array) -> None:
 
 
 def _through(source: Array, out: Array, middle: Dtype) -> None:
-    for values, part in _pieces(source, out, middle):
+    for values, part in _blocks(source, out, middle):
         np.copyto(part, values, casting="unsafe")
 
 
 def _to_integer(source: Array, out: Array, middle: Dtype, rounding: Callable[[Array], Array] | None) -> None:
-    for values, part in _pieces(source, out, middle):
+    for values, part in _blocks(source, out, middle):
         _saturate(values if rounding is None else rounding(values), part)
 
 
-def _pieces(source: Array, out: Array, middle: Dtype) -> Iterator[tuple[Array, Array]]:
+def _blocks(source: Array, out: Array, middle: Dtype) -> Iterator[tuple[Array, Array]]:
     """Yield (values, part) pairs of rank 1 or more: read-only source elements as `middle`, and their part of `out`."""
     if source.ndim and source.size <= CHUNK:
         yield source.astype(middle, copy=False), out
         return
     buffer = np.empty(min(source.size, CHUNK), middle)
-    pieces = np.nditer(
+    blocks = np.nditer(
         [source, out],
         flags=["external_loop", "buffered"],
         op_flags=[["readonly"], ["writeonly"]],
         buffersize=CHUNK,
     )
-    with pieces:
-        for piece, part in pieces:
-            values = piece
-            if piece.dtype != middle:
-                values = buffer[: piece.size]
-                np.copyto(values, piece, casting="unsafe")
+    with blocks:
+        for block, part in blocks:
+            values = block
+            if block.dtype != middle:
+                values = buffer[: block.size]
+                np.copyto(values, block, casting="unsafe")
             yield values, part
 
 
 def _saturate(values: Array, out: Array) -> None:
     """Truncate float32 or float64 `values` into the integers `out`; saturates out of range, NaN becomes 0."""
-    low, beyond = _limits(values.dtype, out.dtype)
+    low, limit = _limits(values.dtype, out.dtype)
     # Most data is in range and free of NaN, which fails both tests: two reductions save the passes below.
-    if values.min() >= low and values.max() < beyond:
+    if values.min() >= low and values.max() < limit:
         np.copyto(out, values, casting="unsafe")
         return
-    high = np.nextafter(beyond, low)
-    inside = np.maximum(values, low)
-    np.minimum(inside, high, out=inside)
-    inside[np.isnan(inside)] = 0
-    np.copyto(out, inside, casting="unsafe")
+    high = np.nextafter(limit, low)
+    clipped = np.maximum(values, low)
+    np.minimum(clipped, high, out=clipped)
+    clipped[np.isnan(clipped)] = 0
+    np.copyto(out, clipped, casting="unsafe")
     largest = np.iinfo(out.dtype).max
     if int(high) < largest:
-        np.copyto(out, largest, where=values >= beyond)
+        np.copyto(out, largest, where=values >= limit)
 
 
 @cache
@@ -169,22 +169,22 @@ def _limits(float_type: Dtype, integer: Dtype) -> tuple[np.floating[Any], np.flo
 
 def _nearest_away(values: Array) -> Array:
     """Round to nearest, halves away from zero. Uses the exact fraction; floor(x + 0.5) is not exact."""
-    whole = np.trunc(values)
-    whole += np.copysign(np.abs(values - whole) >= _HALF, values)
-    return whole
+    rounded = np.trunc(values)
+    rounded += np.copysign(np.abs(values - rounded) >= _HALF, values)
+    return rounded
 
 
 def _nearest_up(values: Array) -> Array:
     """Round to nearest, halves up; exact, as `_nearest_away`."""
-    whole: Array = np.floor(values)
-    whole += values - whole >= _HALF
-    return whole
+    rounded: Array = np.floor(values)
+    rounded += values - rounded >= _HALF
+    return rounded
 
 
 def _round_away(values: Array) -> Array:
     """Round away from zero."""
-    whole: Array = np.copysign(np.ceil(np.abs(values)), values)
-    return whole
+    rounded: Array = np.copysign(np.ceil(np.abs(values)), values)
+    return rounded
 
 
 # Without a mode, the cast to an integer truncates.

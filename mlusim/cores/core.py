@@ -111,17 +111,17 @@ class Core(InstructionMethods):
     @cached_property
     def nram(self) -> Scratch:
         """The core's NRAM."""
-        return self._own(self.issuer.unit.nram, "NRAM")
+        return self._scratch_of(self.issuer.unit.nram, "NRAM")
 
     @cached_property
     def wram(self) -> Scratch:
         """The core's WRAM."""
-        return self._own(self.issuer.unit.wram, "WRAM")
+        return self._scratch_of(self.issuer.unit.wram, "WRAM")
 
     @cached_property
     def ldram(self) -> Scratch:
         """The core's LDRAM."""
-        return self._own(self.issuer.unit.ldram, "LDRAM")
+        return self._scratch_of(self.issuer.unit.ldram, "LDRAM")
 
     @cached_property
     def sram(self) -> Scratch:
@@ -130,7 +130,7 @@ class Core(InstructionMethods):
             raise KernelError("a BLOCK task has no cluster to share SRAM with: launch as UNION1 or larger")
         return Scratch(self.issuer.task, self.issuer.unit.cluster.sram)
 
-    def _own(self, memory: Memory | None, name: str) -> Scratch:
+    def _scratch_of(self, memory: Memory | None, name: str) -> Scratch:
         if memory is None:
             raise KernelError(
                 f"the memory core runs the kernel too, and has no {name}: begin the kernel with "

@@ -132,7 +132,7 @@ def argument_advice(name: str) -> str:
 
 def replacement(name: str) -> str:
     """Return what a kernel uses instead of a name of another language, as a clause of a message; "" if unknown."""
-    plain = name.replace("_", "").lower()
-    if instruction := _INSTRUCTION_OF.get(plain):
+    lowercase_name = name.replace("_", "").lower()
+    if instruction := _INSTRUCTION_OF.get(lowercase_name):
         return f"did you mean {instruction}?"
-    return _ADVICE.get(plain, "")
+    return _ADVICE.get(lowercase_name, "")

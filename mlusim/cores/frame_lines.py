@@ -13,7 +13,7 @@ from mlusim.log import Log
 _EXECUTIONS = 300
 
 
-class _Called:
+class _HelperLine:
     """A line of a helper function, by its index in `Log.lines`, and how often one caller has executed it."""
 
     __slots__ = ("executions", "line")
@@ -34,7 +34,7 @@ class FrameLines:
     def __init__(self, log: Log) -> None:
         self._log = log
         self.numbers: dict[int, dict[int, int]] = {}
-        self._called: dict[tuple[int, int, int, int], _Called] = {}
+        self._helper_lines: dict[tuple[int, int, int, int], _HelperLine] = {}
         self._code_objects: list[CodeType] = []
 
     def number(self, frame: Any) -> int:
@@ -43,16 +43,16 @@ class FrameLines:
         if caller is not None:
             # The callers of a helper function differ, so `numbers` gets its lines after many executions only.
             key = id(code), frame.f_lasti, id(caller.f_code), caller.f_lasti
-            called = self._called.get(key)
-            if called is not None:
-                called.executions += 1
-                if called.executions > _EXECUTIONS:
-                    self.numbers.setdefault(key[0], {})[key[1]] = called.line
-                return called.line
+            helper_line = self._helper_lines.get(key)
+            if helper_line is not None:
+                helper_line.executions += 1
+                if helper_line.executions > _EXECUTIONS:
+                    self.numbers.setdefault(key[0], {})[key[1]] = helper_line.line
+                return helper_line.line
             # The callers of functions of mlusim's own kernels are found by name.
             if not in_own_kernels(code.co_filename) and written_by_author(caller.f_code.co_filename):
-                called = self._called[key] = _Called(self._helper_line(frame))
-                return called.line
+                helper_line = self._helper_lines[key] = _HelperLine(self._helper_line(frame))
+                return helper_line.line
         # Numbers are looked up by the id of the code object, then by instruction: hashing the object itself walks its
         # constants. `_code_objects` keeps it alive, so that its id is not reused.
         if id(code) not in self.numbers:
@@ -70,8 +70,8 @@ class FrameLines:
         if code.co_name == "<lambda>":
             self._log.lambdas.add((code.co_filename, line_of(frame)))
         while (caller := frame.f_back) is not None and written_by_author(caller.f_code.co_filename):
-            called = frame.f_code.co_filename, line_of(frame)
-            self._log.calls.setdefault(called, set()).add((caller.f_code.co_filename, line_of(caller)))
+            location = frame.f_code.co_filename, line_of(frame)
+            self._log.calls.setdefault(location, set()).add((caller.f_code.co_filename, line_of(caller)))
             self._code_objects += [frame.f_code, caller.f_code]
             frame = caller
         return number

@@ -69,9 +69,9 @@ def atomic_method(operation: str, *, fetches: bool) -> Callable[..., Any]:
 
     issue = fetch if fetches else reduce
     _rename(issue, f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}")
-    also = "; `old`, in NRAM, gets what it held" if fetches else ""
+    old_value = "; `old`, in NRAM, gets what it held" if fetches else ""
     issue.__doc__ = (
-        f"target = {operation} of target and operand, element by element, in one step on GDRAM{also}. Await it."
+        f"target = {operation} of target and operand, element by element, in one step on GDRAM{old_value}. Await it."
     )
     return issue
 

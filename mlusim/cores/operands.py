@@ -49,14 +49,14 @@ def check_convertible(name: str, values: Array, dtype: np.dtype[Any]) -> None:
     """
     if dtype.kind not in "iu" or values.dtype.kind in "biuO":
         return
-    bits = 8 * dtype.itemsize
-    least, beyond = (-(1 << bits - 1), 1 << bits - 1) if dtype.kind == "i" else (0, 1 << bits)
-    whole = np.trunc(values.astype(np.float64))
-    outside = np.flatnonzero(~((whole >= float(least)) & (whole < float(beyond))))
+    width = 8 * dtype.itemsize
+    min_value, limit = (-(1 << width - 1), 1 << width - 1) if dtype.kind == "i" else (0, 1 << width)
+    truncated = np.trunc(values.astype(np.float64))
+    outside = np.flatnonzero(~((truncated >= float(min_value)) & (truncated < float(limit))))
     if len(outside):
         position = np.unravel_index(outside[0], values.shape)
-        at = f" at {[int(index) for index in position]}" if values.ndim else ""
+        position_text = f" at {[int(index) for index in position]}" if values.ndim else ""
         raise OperandError(
-            f"{name} with {values[position]!s}{at}: {dtype_name(dtype)} does not hold that number, and in C its "
-            f"conversion is undefined; pass a number from {least} to {beyond - 1}"
+            f"{name} with {values[position]!s}{position_text}: {dtype_name(dtype)} does not hold that number, and in C "
+            f"its conversion is undefined; pass a number from {min_value} to {limit - 1}"
         )

@@ -55,10 +55,10 @@ def load_array(issuer: Issuer, line: int, source: Passed, origin: Passed = None)
 
 
 def read(
-    issuer: Issuer, line: int, name: str, source: View, value: Callable[[], Any], known: View | None = None
+    issuer: Issuer, line: int, name: str, source: View, value: Callable[[], Any], origin: View | None = None
 ) -> Waiting:
-    """Issue scalar loads of every element of a view. `value` reads them at their end, from `known` if it is given."""
-    has_bytes = (source if known is None else known).allocation.buffer is not None
+    """Issue scalar loads of every element of a view. `value` reads them at their end, from `origin` if it is given."""
+    has_bytes = (source if origin is None else origin).allocation.buffer is not None
     record, end_ps, suspends = _access(issuer, line, name, source, source.layout.size, write=False, has_bytes=has_bytes)
     task, unit = issuer.task, issuer.unit
     task.unawaited = record
@@ -152,21 +152,22 @@ def arithmetic(issuer: Issuer, line: int, cycles: Any = None, count: Any = 1, *,
 
     Raises `OperandError` for numbers that are negative or not integers.
     """
-    each = issuer.board.scalar_op_cycles if cycles is None else cycles
-    numbers = all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in (each, count))
-    if not (numbers and min(each, count) >= 0):
+    cycles_each = issuer.board.scalar_op_cycles if cycles is None else cycles
+    numbers = all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in (cycles_each, count))
+    if not (numbers and min(cycles_each, count) >= 0):
         raise OperandError(
-            f"scalar of {shown(count)} operations of {shown(each)} cycles: both must be integers of at least 0, "
+            f"scalar of {shown(count)} operations of {shown(cycles_each)} cycles: both must be integers of at least 0, "
             "such as core.board.scalar_add_cycles"
         )
-    if int(each) * int(count) > _MAX_CYCLES or count > _MAX_CYCLES:
+    if int(cycles_each) * int(count) > _MAX_CYCLES or count > _MAX_CYCLES:
         raise OperandError(
-            f"scalar of {count} operations of {each} cycles: at most {_MAX_CYCLES} cycles in all, days at any clock"
+            f"scalar of {count} operations of {cycles_each} cycles: at most {_MAX_CYCLES} cycles in all, "
+            "days at any clock"
         )
     issuer.begin()
     task = issuer.task
     start_ps = task.now_ps
-    task.now_ps += _after_issue(issuer, issuer.board.cycles_ps(int(each) * int(count)))
+    task.now_ps += _after_issue(issuer, issuer.board.cycles_ps(int(cycles_each) * int(count)))
     own_cycles = COUNTERS if counters else NONE if cycles is None else int(cycles)
     issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=int(count), detail=own_cycles)
 

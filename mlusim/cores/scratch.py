@@ -39,8 +39,8 @@ class Scratch:
 
     def __repr__(self) -> str:
         buffers = "".join(f", {buffer.name} {group_digits(buffer.nbytes)} B" for buffer in self._owned)
-        used, usable = group_digits(self._memory.used_bytes), group_digits(self.usable_bytes)
-        return f"<{self._memory.name}: {used} B of {usable} B in use{buffers}>"
+        used_bytes, usable_bytes = group_digits(self._memory.used_bytes), group_digits(self.usable_bytes)
+        return f"<{self._memory.name}: {used_bytes} B of {usable_bytes} B in use{buffers}>"
 
     @property
     def usable_bytes(self) -> int:
@@ -74,7 +74,7 @@ class Scratch:
             raise foreign_core(self._task)
         element = dtype_of(dtype)
         if self._memory.kind is MemoryKind.SRAM:
-            return self._shared(extents, element, name, cluster)
+            return self._alloc_shared(extents, element, name, cluster)
         if cluster is not None:
             raise AllocationError(
                 f"{self._memory.kind.value}.alloc of cluster {shown(cluster)}: only SRAM belongs to a cluster"
@@ -103,11 +103,11 @@ class Scratch:
         """Free the buffers allocated within the context when it exits. Raises `AllocationError` for SRAM."""
         if self._memory.kind is MemoryKind.SRAM:
             raise AllocationError("sram has no scope: its buffers are shared and live as long as the union's tasks")
-        before = len(self._owned)
+        count = len(self._owned)
         try:
             yield
         finally:
-            self.release(before)
+            self.release(count)
 
     def release(self, keep: int = 0) -> None:
         """Free all but the first `keep` buffers."""
@@ -150,7 +150,9 @@ class Scratch:
                 "board, or run without data (data=False, --no-data)"
             ) from None
 
-    def _shared(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str, cluster_id: int | None) -> View:
+    def _alloc_shared(
+        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str, cluster_id: int | None
+    ) -> View:
         if not name:
             raise AllocationError(
                 "sram.alloc needs a name: all cores of the cluster that use the same name share the buffer"
@@ -163,10 +165,10 @@ class Scratch:
                     f"{len(job.clusters) - 1}"
                 )
             cluster = job.clusters[cluster_id]
-        shared = job.sram_buffers.setdefault(cluster.index, {})
-        view = shared.get(name)
+        shared_buffers = job.sram_buffers.setdefault(cluster.index, {})
+        view = shared_buffers.get(name)
         if view is None:
-            view = shared[name] = View.of(self._allocate(cluster.sram, shape, dtype, name), shape, dtype)
+            view = shared_buffers[name] = View.of(self._allocate(cluster.sram, shape, dtype, name), shape, dtype)
         elif view.shape != shape or view.dtype != dtype:
             raise AllocationError(
                 f"sram.alloc of {name!r} as {dtype_name(dtype)} {list(shape)}: another core of the cluster made it "

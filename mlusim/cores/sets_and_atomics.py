@@ -111,10 +111,10 @@ def atomic(
     effect = None
     if issuer.has_data:
         values = _values(name, operand, target.dtype)
-        expected = None if compare is None else _values(name, compare, target.dtype)
-        before = register if old is None else old.typed()
+        compared = None if compare is None else _values(name, compare, target.dtype)
+        old_values = register if old is None else old.typed()
         combine = _combine if target.is_contiguous else _combine_rows
-        effect = partial(combine, issuer, operation, target.typed(), values, expected, before)
+        effect = partial(combine, issuer, operation, target.typed(), values, compared, old_values)
     else:
         issuer.chip.changed_by_atomic = issuer.log.count  # without data it may have changed
     return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
@@ -134,15 +134,15 @@ def _combine(
     shaped = operand.reshape(target.shape) if operand.ndim else operand
     with np.errstate(all="ignore"):
         if compare is not None:
-            expected = compare.reshape(target.shape) if compare.ndim else compare
-            after = np.where(target == expected, shaped, target)
+            compared = compare.reshape(target.shape) if compare.ndim else compare
+            new_values = np.where(target == compared, shaped, target)
         else:
-            after = ATOMICS[operation](target, shaped)
-    if after.tobytes() != target.tobytes():
+            new_values = ATOMICS[operation](target, shaped)
+    if new_values.tobytes() != target.tobytes():
         issuer.chip.changed_by_atomic = issuer.log.count
     if old is not None:
         np.copyto(old, target.reshape(old.shape))
-    np.copyto(target, after)
+    np.copyto(target, new_values)
 
 
 def _combine_rows(
@@ -152,13 +152,13 @@ def _combine_rows(
     others = [
         value.reshape(target.shape) if value is not None and value.ndim else value for value in (operand, compare)
     ]
-    before = np.empty(target.shape, target.dtype)
+    old_rows = np.empty(target.shape, target.dtype)
     for row in np.ndindex(target.shape[:-1]):
         operand_row, compare_row = (value[row] if value is not None and value.ndim else value for value in others)
         assert operand_row is not None
-        _combine(issuer, operation, target[row], operand_row, compare_row, before[row])
+        _combine(issuer, operation, target[row], operand_row, compare_row, old_rows[row])
     if old is not None:
-        np.copyto(old, before.reshape(old.shape))
+        np.copyto(old, old_rows.reshape(old.shape))
 
 
 def _values(name: str, value: Value, dtype: np.dtype[Any]) -> Array:
@@ -175,9 +175,9 @@ def _check_atomic(
         check_view(name, view)
     if target.memory is not MemoryKind.GDRAM:
         raise OperandError(f"{name} of {target!r}: atomics work on GDRAM only; elsewhere, use a vector instruction")
-    allowed = INTEGERS if operation in {"and", "or", "xor", "inc", "dec"} else NUMBERS
-    if target.dtype not in allowed:
-        takes = ", ".join(map(dtype_name, allowed))
+    types = INTEGERS if operation in {"and", "or", "xor", "inc", "dec"} else NUMBERS
+    if target.dtype not in types:
+        takes = ", ".join(map(dtype_name, types))
         raise OperandError(f"{name} of {dtype_name(target.dtype)} elements: it takes {takes}; convert them first")
     address = target.allocation.address + target.offset
     if address % target.itemsize:
@@ -188,8 +188,8 @@ def _check_atomic(
         if not isinstance(view, View):
             continue
         if view.allocation.memory is not issuer.unit.nram:
-            what = "stores the old value in" if view is old else "takes its operand from"
-            raise OperandError(f"{name} with {view!r}: an atomic {what} this core's NRAM; pass a buffer there")
+            use = "stores the old value in" if view is old else "takes its operand from"
+            raise OperandError(f"{name} with {view!r}: an atomic {use} this core's NRAM; pass a buffer there")
         _check_row(name, view, "memcpy it to a buffer")
         if view.dtype != target.dtype or view.size != target.size:
             raise OperandError(
@@ -231,7 +231,7 @@ def _transfer(
     if geometry is None:
         shape = _shape(issuer, dst, direction, rereads=name in ATOMIC_NAMES)
         cost = copy_cost(issuer.board, shape, memory_core=unit.is_memory_core)
-        geometry = shape, _answered(issuer.board, cost) if name in FETCHING else cost
+        geometry = shape, _cost_with_answer(issuer.board, cost) if name in FETCHING else cost
         issuer.copy_geometries[key] = geometry
     shape, cost = geometry
     issuer.begin()
@@ -265,7 +265,7 @@ def _transfer(
     return issuer.suspending
 
 
-def _answered(board: Board, cost: CopyCost) -> CopyCost:
+def _cost_with_answer(board: Board, cost: CopyCost) -> CopyCost:
     """Return the cost of an atomic that waits for the old value: it starts up as a load does, if that takes longer."""
     more_ps = max(board.dma_read_latency_ps - cost.latency_ps, 0)
     return CopyCost(cost.work, cost.limit, cost.ratio, cost.traffic, cost.latency_ps + more_ps, cost.alone_ps + more_ps)

@@ -158,7 +158,7 @@ class SignatureCalls:
     ) -> Callable[[], Awaitable[None] | None] | None:
         """Return a function that repeats a call; None for a call that represents several."""
         found = self._operands(task, codes, values)
-        return None if found is None else vector.prepared(task.issuer, line, *found)
+        return None if found is None else vector.prepare_call(task.issuer, line, *found)
 
     def _operands(
         self, task: CompiledTask, codes: list[int], values: tuple[Any, ...]

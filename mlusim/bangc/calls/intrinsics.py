@@ -83,7 +83,7 @@ def _sync_of(name: str, pipes: int) -> Intrinsic:
         task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
     ) -> Callable[[], Awaitable[None] | None]:
         del codes, values
-        return syncs.prepared(task.issuer, line, name, pipes)
+        return syncs.prepare_sync(task.issuer, line, name, pipes)
 
     def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
         return prepare(task, line, codes, values)()
@@ -182,7 +182,7 @@ def _prepare_assembly(
     task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
 ) -> Callable[[], Awaitable[None] | None] | None:
     del codes
-    return syncs.prepared(task.issuer, line) if task.literal(values[0]).startswith(_SYNCS) else None
+    return syncs.prepare_sync(task.issuer, line) if task.literal(values[0]).startswith(_SYNCS) else None
 
 
 @_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned", prepare=_prepare_assembly)

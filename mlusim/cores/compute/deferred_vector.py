@@ -41,8 +41,8 @@ def apply_deferred(
     instruction, result = call.instruction, operands[0]
     if len(operands) == 1:
         first, last = memory_span(result)
-        least = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
-        if instruction.name in _FILLS and result.nbytes >= least:
+        min_bytes = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
+        if instruction.name in _FILLS and result.nbytes >= min_bytes:
             deferred.put(Piece(first, last, as_element(call.attributes.get("value", 0), result.dtype)))
         else:
             deferred.discard(first, last)

@@ -54,17 +54,19 @@ _NO_CALLS: list[tuple[VectorCall, tuple[Any, ...]]] = []
 
 
 def call(
-    issuer: Issuer, line: int, instruction: Instruction, arguments: tuple[Any, ...], named: Mapping[str, Any]
+    issuer: Issuer, line: int, instruction: Instruction, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> Waiting | None:
     """Issue an instruction with the arguments of a kernel: operands and attributes in order, or by name.
 
     If the result is left out and the instruction supports a register result, returns an awaitable for it.
     """
-    if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
+    if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not keywords:
         return issue_to_register(issuer, line, instruction, arguments[0])
-    if not (named or instruction.counts):
-        for earlier, passed in issuer.repeated.get(line, _NO_CALLS):
-            if earlier.instruction is instruction and _issue_again(issuer, line, earlier, passed, arguments):
+    if not (keywords or instruction.counts):
+        for repeated, attributes_passed in issuer.repeated.get(line, _NO_CALLS):
+            if repeated.instruction is instruction and _issue_again(
+                issuer, line, repeated, attributes_passed, arguments
+            ):
                 return None
         # Calls with the same key are already bound and checked, except for the addresses of operands.
         cached = issuer.chip.vector_calls.get(call_key(instruction, arguments))
@@ -74,11 +76,11 @@ def call(
             if cached.is_plain:
                 _remember(issuer, line, cached, arguments[count:])
             return None
-    operands, attributes = bind(instruction, arguments, named)
+    operands, attributes = bind(instruction, arguments, keywords)
     if instruction.counts:
         return issue_and_count(issuer, line, instruction, operands, attributes)
     cached = _cached_call(issuer, instruction, operands, attributes)
-    if not named:
+    if not keywords:
         issuer.chip.vector_calls[call_key(instruction, arguments)] = cached
     _issue(issuer, line, cached, operands)
     return None
@@ -88,9 +90,11 @@ def pool_rows(issuer: Issuer, line: int, name: str, dst: Passed, src: Passed) ->
     """Pool over the first axis of src (rows, ...) to dst (...): `sum_rows` by `sumpool`, and so on."""
     check_view(name, dst)
     check_view(name, src)
-    rest = src.shape[1:] if src.ndim > 1 else (1,)
-    if dst.shape != rest or not src.shape:
-        raise OperandError(f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis")
+    row_shape = src.shape[1:] if src.ndim > 1 else (1,)
+    if dst.shape != row_shape or not src.shape:
+        raise OperandError(
+            f"{name} of {src!r} to {dst!r}: dst needs shape {list(row_shape)}, src without its first axis"
+        )
     rows = src.shape[0]
     check_contiguous(name, (dst, src))
     pool = INSTRUCTIONS[f"{name.removesuffix('_rows')}pool"]
@@ -104,7 +108,7 @@ def _remember(issuer: Issuer, line: int, cached: VectorCall, attributes: tuple[A
     calls[:] = [*others[-_CALLS_OF_LINE + 1 :], (cached, attributes)]
 
 
-def prepared(
+def prepare_call(
     issuer: Issuer, line: int, instruction: Instruction, arguments: Sequence[Any]
 ) -> Callable[[], None] | None:
     """Return a function that repeats a call on memory that is not freed meanwhile. Raises as `issue`.
@@ -237,12 +241,17 @@ def _issue_again(
             if arguments[count + position] is not attributes[position]:
                 return False
         operands = arguments[:count]
-    nram, has_data, aligned, apart = issuer.unit.nram, issuer.has_data, cached.aligned, cached.apart
+    nram, has_data, aligned, must_not_overlap = (
+        issuer.unit.nram,
+        issuer.has_data,
+        cached.aligned,
+        cached.must_not_overlap,
+    )
     result, layouts = operands[0], cached.operand_layouts
     first, start, stop = None, 0, 0
     addresses: list[int] = []
     for view, layout in zip(operands, layouts):  # noqa: B905 - equal lengths, checked above
-        if view is result and first is not None and layout is layouts[0] and not apart:
+        if view is result and first is not None and layout is layouts[0] and not must_not_overlap:
             # In place.
             addresses.append(addresses[0])
             addresses.append(addresses[1])
@@ -258,7 +267,7 @@ def _issue_again(
         offset = view.offset
         if allocation is first and offset == start:
             # An operand that begins at the first one is aligned like it.
-            different = apart
+            different = must_not_overlap
         else:
             different = allocation.memory is not nram or allocation.freed
             if aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES:
@@ -341,30 +350,30 @@ def _effect(
     if selected is not None:
         return partial(_select, selected, effect)
     if cached.instruction.selects:
-        whole = operands[0].size if cached.instruction.writes_some else NONE
-        return partial(_note_selected, issuer.log, len(issuer.log), whole, effect)
+        result_size = operands[0].size if cached.instruction.writes_some else NONE
+        return partial(_log_selected, issuer.log, len(issuer.log), result_size, effect)
     return partial(_look_up, issuer, line, cached.instruction.name, issuer.task.now_ps, len(issuer.log), effect)
 
 
 def _look_up(issuer: Issuer, line: int, name: str, now_ps: int, record: int, effect: Callable[[], Any]) -> None:
-    used, remark = effect()
-    if not used.all():
-        issuer.log.select(record, np.packbits(used, bitorder="little").tobytes())
+    used_entries, remark = effect()
+    if not used_entries.all():
+        issuer.log.select(record, np.packbits(used_entries, bitorder="little").tobytes())
     if remark is not None:
-        kind, title, beyond = remark
+        kind, title, unchanged = remark
         if kind == "lookup":
-            issuer.log.addresses[record] = {"dst": beyond}
+            issuer.log.addresses[record] = {"dst": unchanged}
         issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
 
 
-def _note_selected(log: Log, record: int, whole: int, effect: Callable[[], Any]) -> None:
+def _log_selected(log: Log, record: int, result_size: int, effect: Callable[[], Any]) -> None:
     selected = effect()
     if isinstance(selected, tuple):
         selected, log.addresses[record] = selected[0], {"src": selected[1]}
-    bits = np.packbits(selected, bitorder="little").tobytes()
+    selected_bits = np.packbits(selected, bitorder="little").tobytes()
     # A result that is written whole is that of any instruction, and common.
-    if bits.count(_ALL_BITS) * 8 != whole:
-        log.select(record, bits)
+    if selected_bits.count(_ALL_BITS) * 8 != result_size:
+        log.select(record, selected_bits)
 
 
 def _select(selected: list[Integers], effect: Callable[[], Integers]) -> None:

@@ -111,7 +111,7 @@ class VectorCall:
         self._fast = all(operand.memory == "nram" for operand in instruction.operands) and not (
             self._multiple and (instruction.sides_2xx or any(view.nbytes % self._multiple for view in views))
         )
-        self.apart = instruction.overlap is not Overlap.SAME
+        self.must_not_overlap = instruction.overlap is not Overlap.SAME
         self.aligned = self._multiple > 0
         usual = all(isinstance(value, View) or type(value) in (int, float) for value in operands)
         noted = instruction.looks_up or instruction.counts or instruction.selects
@@ -133,7 +133,7 @@ class VectorCall:
             allocation, offset = view.allocation, view.offset
             if allocation is first and offset == start:
                 # An operand that begins at the result is aligned like the result.
-                if self.apart:
+                if self.must_not_overlap:
                     valid = False
             elif (
                 allocation.memory is not nram
@@ -217,29 +217,29 @@ def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[
         allocation = value.allocation
         if operand.memory == "wram":
             if allocation.memory is not unit.wram:
-                raise _misplaced(instruction, operand.name, value, operands)
+                raise _wrong_memory(instruction, operand.name, value, operands)
             if allocation.freed:
                 check_usable(allocation, write=False)
-        elif allocation.memory is unit.wram and any(each.memory == "wram" for each in instruction.operands):
-            raise _misplaced(instruction, operand.name, value, operands)
+        elif allocation.memory is unit.wram and any(declared.memory == "wram" for declared in instruction.operands):
+            raise _wrong_memory(instruction, operand.name, value, operands)
         elif allocation.freed or allocation.memory is not unit.nram:
             check_operand(issuer, instruction.name, value, write=value is operands[0])
 
 
-def _misplaced(instruction: Instruction, name: str, view: View, values: Sequence[Value]) -> OperandError:
+def _wrong_memory(instruction: Instruction, name: str, view: View, values: Sequence[Value]) -> OperandError:
     """Return the error for an operand of the tensor pipe in the wrong memory of the core; others may be swapped."""
     pairs = list(zip(instruction.operands, values, strict=True))
-    place = {operand.name: operand.memory.upper() for operand, _ in pairs}
+    memory_of = {operand.name: operand.memory.upper() for operand, _ in pairs}
     swapped = {
         operand.memory
         for operand, value in pairs
-        if isinstance(value, View) and value.memory.name != place[operand.name]
+        if isinstance(value, View) and value.memory.name != memory_of[operand.name]
     }
     remedy = "memcpy it there first" if name != pairs[0][0].name else "write to a buffer there, then memcpy the result"
     if len(swapped) > 1:
-        order = ", ".join(place)
+        order = ", ".join(memory_of)
         remedy = f"are operands swapped? the order is {instruction.name}({order})"
-    return OperandError(f"{instruction.name} of {view!r}: {name} must be in this core's {place[name]}; {remedy}")
+    return OperandError(f"{instruction.name} of {view!r}: {name} must be in this core's {memory_of[name]}; {remedy}")
 
 
 def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None:

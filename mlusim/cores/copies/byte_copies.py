@@ -101,16 +101,16 @@ class ByteForm:
             cached = self._cached_for(issuer, *pointers)
             if self.direction is not Direction.SRAM2SRAM:
                 self._cached[key] = cached
-        geometry, written, read = cached
+        geometry, dst_side, src_side = cached
         # Bounds and overlap are checked for each copy.
-        if not 0 <= to_offset + written.low <= to_offset + written.high <= to.nbytes:
-            check_inside(Pointer(to, to_offset, _UINT8), self.size, written.loops, "writes")
-        if not 0 <= from_offset + read.low <= from_offset + read.high <= origin.nbytes:
-            check_inside(Pointer(origin, from_offset, _UINT8), self.size, read.loops, "reads")
+        if not 0 <= to_offset + dst_side.low <= to_offset + dst_side.high <= to.nbytes:
+            check_inside(Pointer(to, to_offset, _UINT8), self.size, dst_side.loops, "writes")
+        if not 0 <= from_offset + src_side.low <= from_offset + src_side.high <= origin.nbytes:
+            check_inside(Pointer(origin, from_offset, _UINT8), self.size, src_side.loops, "reads")
         if to is origin:
             check_apart(
-                View.strided(to, to_offset, written.extents, written.steps, _UINT8),
-                View.strided(origin, from_offset, read.extents, read.steps, _UINT8),
+                View.strided(to, to_offset, dst_side.extents, dst_side.steps, _UINT8),
+                View.strided(origin, from_offset, src_side.extents, src_side.steps, _UINT8),
             )
         log = issuer.log
         log.byte_copies.append(log.records.count)
@@ -118,9 +118,9 @@ class ByteForm:
             return geometry, None
         if geometry.is_large:
             return geometry, large_copy_effect(
-                issuer, dst, src, written.array(to, to_offset), read.array(origin, from_offset)
+                issuer, dst, src, dst_side.array(to, to_offset), src_side.array(origin, from_offset)
             )
-        return geometry, copy_effect(written.array(to, to_offset), read.array(origin, from_offset))
+        return geometry, copy_effect(dst_side.array(to, to_offset), src_side.array(origin, from_offset))
 
     def _cached_for(self, issuer: Issuer, dst: Pointer, src: Pointer) -> tuple[CopyGeometry, _Side, _Side]:
         size, strides = self.size, self.strides
@@ -128,9 +128,9 @@ class ByteForm:
         # The board copies bytes; on the host, elements as wide as phases and strides allow copy faster.
         addresses = [pointer.allocation.address + pointer.offset for pointer in (dst, src)]
         width = math.gcd(_WIDEST, size, *strides, *addresses)
-        written, read = (_Side(size, width, loops) for loops in (shape.dst_loops, shape.src_loops))
-        boxes = (issuer.log.box(side.extents, side.steps, 1) for side in (written, read))
-        return copy_geometry(issuer, dst, src, shape, *boxes), written, read
+        dst_side, src_side = (_Side(size, width, loops) for loops in (shape.dst_loops, shape.src_loops))
+        boxes = (issuer.log.box(side.extents, side.steps, 1) for side in (dst_side, src_side))
+        return copy_geometry(issuer, dst, src, shape, *boxes), dst_side, src_side
 
 
 class _Side:

@@ -271,11 +271,11 @@ def _issue_to_memory_core(
     if issuer.dry:
         return
     call = (*operands, geometry.dst_box, geometry.src_box, blocking)
-    shared = SharedCopy(pipe, task, record, issue_ps, geometry.cost, effect, blocking, call)
+    shared_copy = SharedCopy(pipe, task, record, issue_ps, geometry.cost, effect, blocking, call)
     if blocking and not task.is_idle():
-        task.when_idle(shared.begin)
+        task.when_idle(shared_copy.begin)
     else:
-        shared.begin()
+        shared_copy.begin()
 
 
 def _issue_to_compute_pipe(

@@ -157,10 +157,10 @@ def scalar_bins(
         issuer.unit.update_memory(issuer.task.now_ps)
         if not issuer.has_data:
             return _starts_of(numbers, size, bins)
-        within, starts = np.empty_like(numbers), np.empty(bins + 1, np.int64)
+        row_numbers, starts = np.empty_like(numbers), np.empty(bins + 1, np.int64)
         limit = _limit(numbers, size, bins)
-        element_loops.sort_into_bins(numbers, values.raw(), within, values_out.raw(), starts, size, limit)
-        rows_out.typed()[...] = within
+        element_loops.sort_into_bins(numbers, values.raw(), row_numbers, values_out.raw(), starts, size, limit)
+        rows_out.typed()[...] = row_numbers
         counters.typed()[...] = starts[1:]
         return starts
 
@@ -186,11 +186,11 @@ def _distribute(
     bins: int,
     bin_starts: list[Integers],
 ) -> None:
-    numbers, moved = rows.typed().reshape(-1), values.raw().reshape(-1)
+    numbers, value_bytes = rows.typed().reshape(-1), values.raw().reshape(-1)
     sorted_rows, sorted_values = rows_out.typed().reshape(-1), values_out.raw().reshape(-1)
     starts, limit = np.empty(bins + 1, np.int64), _limit(numbers, size, bins)
-    if not element_loops.sort_into_bins(numbers, moved, sorted_rows, sorted_values, starts, size, limit):
-        raise _outside("collect_bins", numbers, size, bins)
+    if not element_loops.sort_into_bins(numbers, value_bytes, sorted_rows, sorted_values, starts, size, limit):
+        raise _outside_bins("collect_bins", numbers, size, bins)
     bin_starts.append(starts)
     for scratch in (rows, values, mask):
         scratch.raw().view(np.uint8).fill(POISON)
@@ -198,17 +198,17 @@ def _distribute(
 
 def _limit(numbers: Any, size: int, bins: int) -> int:
     """Return the first number that is outside all bins, or that the type of `numbers` cannot express."""
-    bits: int = 8 * numbers.itemsize - (numbers.dtype.kind == "i")
-    return min(size * bins, 1 << bits)
+    value_bits: int = 8 * numbers.itemsize - (numbers.dtype.kind == "i")
+    return min(size * bins, 1 << value_bits)
 
 
 def _check_inside(name: str, numbers: Any, size: int, bins: int) -> None:
     """Raise `AccessError` for a row outside all bins."""
     if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < size * bins:
-        raise _outside(name, numbers, size, bins)
+        raise _outside_bins(name, numbers, size, bins)
 
 
-def _outside(name: str, numbers: Any, size: int, bins: int) -> AccessError:
+def _outside_bins(name: str, numbers: Any, size: int, bins: int) -> AccessError:
     low, high = int(numbers.min()), int(numbers.max())
     return AccessError(f"{name}: row {low if low < 0 else high} is outside the {bins} bins of {size} rows")
 

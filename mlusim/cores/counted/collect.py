@@ -51,8 +51,8 @@ def collect(
         if counts:
             issuer.log.addresses[record] = {"dst": issuer.log.positions(counts[0])}
         elif known is not None:
-            _, inside = known.resolve("collect")
-            return known.count if inside is None else len(inside)
+            _, selected = known.resolve("collect")
+            return known.count if selected is None else len(selected)
         return counts[0]
 
     return wait_for_register(issuer, line, record, finish)

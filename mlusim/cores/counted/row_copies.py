@@ -129,30 +129,32 @@ def by_offsets(
         raise OperandError(f"{name} with mask {mask!r} for {offsets.size} offsets: it must have one element for each")
     for view in (offsets, mask):
         check_index(issuer, name, view)
-    far, near = (dst, src) if name == "scatter" else (src, dst)
-    if far.memory not in _REACHED_BY_OFFSETS or near.memory is not _NRAM:
-        ways = "from NRAM, GDRAM or LDRAM to this core's NRAM"
+    offset_view, nram_view = (dst, src) if name == "scatter" else (src, dst)
+    if offset_view.memory not in _REACHED_BY_OFFSETS or nram_view.memory is not _NRAM:
+        direction = "from NRAM, GDRAM or LDRAM to this core's NRAM"
         if name == "scatter":
-            ways = "from this core's NRAM to NRAM, GDRAM or LDRAM"
-        raise CopyError(f"{name} from {src!r} to {dst!r}: it goes {ways}; stage the bytes through NRAM")
+            direction = "from this core's NRAM to NRAM, GDRAM or LDRAM"
+        raise CopyError(f"{name} from {src!r} to {dst!r}: it goes {direction}; stage the bytes through NRAM")
     # Before the offsets are read, so that a timing-only run, which has none, raises the same error.
     _checked_direction(issuer, name, dst, src, "instruction")
     check_no_overlap(name, dst, src)
     issuer.unit.prepare(issuer.task.now_ps, (offsets,) if mask is None else (offsets, mask))
-    check_rows(name, near, None, offsets.size)
+    check_rows(name, nram_view, None, offsets.size)
     rows: Integers | None = None
     selected: Integers | None = None
     if issuer.has_data:
-        rows = copied_rows(offsets, far.shape[0])
+        rows = copied_rows(offsets, offset_view.shape[0])
         if mask is not None:
             selected = np.flatnonzero(mask.typed())
             rows = rows[selected]
         try:
-            check_rows(name, far, rows, len(rows))
+            check_rows(name, offset_view, rows, len(rows))
         except AccessError:
             # Record it for the checker, which can report that the offsets were used before their copy was complete.
             views, now_ps = (None, None, offsets), issuer.task.now_ps
-            issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, views, alone_ps=0)
+            issuer.record(
+                name, IO if offset_view.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, views, alone_ps=0
+            )
             raise
     elif known is not None and mask is None:
         rows, _ = known.resolve(name)

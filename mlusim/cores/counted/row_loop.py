@@ -176,8 +176,8 @@ def loop_of_runs(dst: View, src: View, starts: Rows, lengths: Rows) -> RowLoop:
     check_no_overlap("memcpy_rows", dst, src)
     begin, end = int(first[0]), int(first[-1]) + int(counts[-1])
     if begin < 0 or end > src.shape[0]:
-        bad = begin if begin < 0 else end - 1
-        raise AccessError(f"memcpy_rows: index {bad} is outside {src!r}, which has {src.shape[0]}")
+        index = begin if begin < 0 else end - 1
+        raise AccessError(f"memcpy_rows: index {index} is outside {src!r}, which has {src.shape[0]}")
     check_rows("memcpy_rows", dst, None, total)
     return RowLoop(len(first), total, None, first, NO_ADDRESS, (), lengths=counts)
 
@@ -194,8 +194,8 @@ def row_bytes_of(name: str, view: View) -> int:
 
 def _iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
     """Return the trip count. Raises `AccessError` if the sides differ or it is 0, `CopyError` without rows."""
-    chosen = [rows for rows in (dst_rows, src_rows) if rows is not None]
-    counts = [rows.count if isinstance(rows, Addresses) else rows.size for rows in chosen]
+    given_rows = [rows for rows in (dst_rows, src_rows) if rows is not None]
+    counts = [rows.count if isinstance(rows, Addresses) else rows.size for rows in given_rows]
     for view in (dst, src):
         if not view.shape:
             raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
@@ -254,10 +254,10 @@ def check_rows(name: str, view: View, rows: Integers | None, count: int) -> None
     # As unsigned numbers, negative ones exceed every extent. The reduction of `max`, without its calls in Python.
     if np.maximum.reduce(rows.view(_UNSIGNED[rows.itemsize])) >= extent:
         low, high = int(rows.min()), int(rows.max())
-        bad = low if low < 0 else high
-        fresh = f"; {bad} is also what memory holds until it is written: have all indices arrived?"
+        index = low if low < 0 else high
+        fresh = f"; {index} is also what memory holds until it is written: have all indices arrived?"
         raise AccessError(
-            f"{name}: index {bad} is outside {view!r}, which has {extent}{fresh if bad in _FRESH else ''}"
+            f"{name}: index {index} is outside {view!r}, which has {extent}{fresh if index in _FRESH else ''}"
         )
 
 

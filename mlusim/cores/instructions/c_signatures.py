@@ -140,15 +140,17 @@ def _split(shape: str) -> list[str]:
 
 def c_signatures_of(intrinsic: str) -> list[CSignature]:
     """Return every signature of an intrinsic; none if the name is not a vector or tensor instruction."""
-    cast = conversion(intrinsic)
-    if cast is not None:
+    types_and_rounding = conversion(intrinsic)
+    if types_and_rounding is not None:
         instruction = INSTRUCTIONS["convert"]
         signatures = (
             instruction.c_signatures
             if not intrinsic.startswith("__cn_vector_")
             else (_count_first(instruction.c_signatures[0]),)
         )
-        return [CSignature(instruction, _parse(signature), {"rounding": cast[2]}) for signature in signatures]
+        return [
+            CSignature(instruction, _parse(signature), {"rounding": types_and_rounding[2]}) for signature in signatures
+        ]
     int4 = int4_conversion(intrinsic)
     if int4 is not None:
         instruction = INSTRUCTIONS[int4[0]]
@@ -203,8 +205,8 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
     if isinstance(node, ast.BinOp):
         left, right = _value(node.left, values), _value(node.right, values)
         if isinstance(node.op, ast.FloorDiv) and not right:
-            what, divided = ast.unparse(node.right), ast.unparse(node)
-            raise OperandError(f"{what} is 0, and an operand's extent is {divided}: pass a positive number")
+            divisor, divided = ast.unparse(node.right), ast.unparse(node)
+            raise OperandError(f"{divisor} is 0, and an operand's extent is {divided}: pass a positive number")
         return _OPERATORS[type(node.op)](left, right)
     assert isinstance(node, ast.Call), ast.dump(node)
     assert isinstance(node.func, ast.Name), ast.dump(node)

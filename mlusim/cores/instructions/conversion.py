@@ -68,7 +68,7 @@ def convert_elements(result: Array, source: Array, *, rounding: str | None = Non
         flat = flat.copy()
     if position:
         with np.errstate(all="ignore"):
-            flat = _scaled(flat, out.dtype, position)
+            flat = _scale(flat, out.dtype, position)
     to_integer = is_float(flat.dtype) and is_integer(out.dtype)
     if rounding not in {None, "rn"} and is_float(out.dtype) and out.dtype.itemsize <= FLOAT32.itemsize:
         np.copyto(out, narrow(flat, out.dtype, str(rounding)))
@@ -76,7 +76,7 @@ def convert_elements(result: Array, source: Array, *, rounding: str | None = Non
     convert_array(flat, out.dtype, rounding if to_integer else None, out=out)
 
 
-def _scaled(values: Array, target: Dtype, position: int) -> Array:
+def _scale(values: Array, target: Dtype, position: int) -> Array:
     if is_integer(target) and (is_float(values.dtype) or is_integer(values.dtype)):
         return np.ldexp(values.astype(np.float64), -position)
     if is_integer(values.dtype) and is_float(target):

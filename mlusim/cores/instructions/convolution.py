@@ -44,11 +44,11 @@ def _depth(_types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
 
 
 def _windows(attributes: Mapping[str, Any]) -> Windows:
-    names = (f"{what}_{side}" for what in ("kernel", "stride", "dilation") for side in ("height", "width"))
+    names = (f"{quantity}_{side}" for quantity in ("kernel", "stride", "dilation") for side in ("height", "width"))
     return Windows(*(int(attributes[name]) for name in names))
 
 
-def _convolved(result: Array, source: Array, weight: Array, *, fix_position: int = 0, **attributes: Any) -> Array:
+def _convolve(result: Array, source: Array, weight: Array, *, fix_position: int = 0, **attributes: Any) -> Array:
     """Filters (channel_output, kernel_height, kernel_width, channel_input) over (height, width, channel_input)."""
     windows = _windows(attributes)
     channels = result.shape[2]
@@ -60,12 +60,12 @@ def _convolved(result: Array, source: Array, weight: Array, *, fix_position: int
 
 
 def _conv(result: Array, source: Array, weight: Array, **attributes: Any) -> None:
-    store_rounded(result, _convolved(result, source, weight, **attributes))
+    store_rounded(result, _convolve(result, source, weight, **attributes))
 
 
 def _conv_plus(result: Array, source: Array, weight: Array, addend: Array, **attributes: Any) -> None:
     """`addend` has the result's shape, or one element per channel."""
-    values = _convolved(result, source, weight, **attributes).reshape(-1, result.shape[2]).astype(np.float64)
+    values = _convolve(result, source, weight, **attributes).reshape(-1, result.shape[2]).astype(np.float64)
     store_rounded(result, values + addend.reshape(-1, result.shape[2]).astype(np.float64))
 
 
@@ -91,11 +91,11 @@ def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
         return f"strides and dilations must be from 1 to {_MAX_STRIDE}"
     if any(int(attributes[name]) != 1 for name in _SPREAD):
         return "a dilated result (outdilation) is not modelled: write it with 1, then spread it with a strided copy"
-    expected = (*_windows(attributes).fitting(*source[:2]), result[2])
-    if min(expected) < 1 or result != expected:
-        return f"dst is {list(expected)}"
-    needed = round_up(result[2], LANES) * _windows(attributes).positions * source[2]
-    return "" if operands[2].size == needed else f"kernel has {needed} elements, filters padded to a multiple of 64"
+    shape = (*_windows(attributes).fitting(*source[:2]), result[2])
+    if min(shape) < 1 or result != shape:
+        return f"dst is {list(shape)}"
+    size = round_up(result[2], LANES) * _windows(attributes).positions * source[2]
+    return "" if operands[2].size == size else f"kernel has {size} elements, filters padded to a multiple of 64"
 
 
 _STEPS = ("stride_width", "stride_height", "dilation_width", "dilation_height")
@@ -112,29 +112,29 @@ _CONV_ATTRIBUTES = ("channel_input", "kernel_height", "kernel_width", *_STEPS, "
 
 def _conv_signatures(addend: str = "") -> tuple[str, ...]:
     """Argument lists of a convolution; `{}` in `addend` is replaced by the shape of the result."""
-    plain = _CONV_RESULT.removeprefix("dst")
-    spread = "outdilation_width outdilation_height"
+    shape_text = _CONV_RESULT.removeprefix("dst")
+    out_dilation = "outdilation_width outdilation_height"
     dilated = "indilation_width:dilation_width indilation_height:dilation_height"
     return tuple(
         " ".join(
             f"dst{shape} src[height,width,channel_input] {_CONV_KERNEL} {addend.format(shape)} {_CONV_ARGUMENTS} "
-            f"{more}".split()
+            f"{scalars}".split()
         )
-        for shape, more in (
-            (plain, ""),
-            (plain, "fix_position"),
+        for shape, scalars in (
+            (shape_text, ""),
+            (shape_text, "fix_position"),
             (_REACHED, f"fix_position {dilated}"),
-            (_REACHED, f"{dilated} {spread}"),
-            (_REACHED, f"fix_position {dilated} {spread}"),
+            (_REACHED, f"{dilated} {out_dilation}"),
+            (_REACHED, f"fix_position {dilated} {out_dilation}"),
         )
     )
 
 
 def _conv_plus_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, addend = operands[0], operands[3]
-    expected = (result.size, result.shape[-1])
-    if addend.size not in expected:
-        return f"the addend has {expected[0]} elements, or {expected[1]}, one for each channel"
+    sizes = (result.size, result.shape[-1])
+    if addend.size not in sizes:
+        return f"the addend has {sizes[0]} elements, or {sizes[1]}, one for each channel"
     return _conv_sizes(operands[:3], attributes)
 
 

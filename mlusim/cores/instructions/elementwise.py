@@ -72,7 +72,7 @@ def _known_mode(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
 _MODES = {name.upper(): operation for name, (operation, _) in COMPARISONS.items()}
 
 
-def _pair(
+def _two_operands(
     name: str,
     operation: Ufunc,
     summary: str,
@@ -81,7 +81,7 @@ def _pair(
     intrinsics: tuple[str, ...] = (),
     scalar: bool = True,
     cycles: bool = True,
-    **more: Any,
+    **properties: Any,
 ) -> list[Instruction]:
     """Return an instruction on two vectors, or a vector and a number, and its `cycle_` form."""
     stem = name.rstrip("_")
@@ -94,7 +94,7 @@ def _pair(
         ufunc=operation if isinstance(operation, np.ufunc) else None,
         intrinsics=spellings,
         operands=(DST, SRC0, SRC1),
-        **({"c_signatures": ("dst[n] src0[n] src1[n]|number n",)} | more),
+        **({"c_signatures": ("dst[n] src0[n] src1[n]|number n",)} | properties),
     )
     if not cycles:
         return [main]
@@ -114,8 +114,8 @@ def _pair(
     ]
 
 
-def _alone(
-    name: str, operation: Ufunc, summary: str, *, group: str, intrinsics: tuple[str, ...] = (), **more: Any
+def _one_operand(
+    name: str, operation: Ufunc, summary: str, *, group: str, intrinsics: tuple[str, ...] = (), **properties: Any
 ) -> Instruction:
     return Instruction(
         name=name,
@@ -124,12 +124,12 @@ def _alone(
         compute=unary(operation),
         intrinsics=intrinsics or (f"__bang_{name.rstrip('_')}",),
         c_signatures=("dst[n] src[n] n",),
-        **more,
+        **properties,
     )
 
 
-_arithmetic = partial(_pair, group="Arithmetic")
-_arithmetic_alone = partial(_alone, group="Arithmetic")
+_arithmetic = partial(_two_operands, group="Arithmetic")
+_arithmetic_alone = partial(_one_operand, group="Arithmetic")
 ARITHMETIC: list[Instruction] = [
     *_arithmetic(
         "add", np.add, "dst = src0 + src1", intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const")
@@ -239,7 +239,7 @@ _COMPARISON = "Comparison"
 COMPARISON: list[Instruction] = [
     instruction
     for name, (operation, sign_) in COMPARISONS.items()
-    for instruction in _pair(
+    for instruction in _two_operands(
         name,
         operation,
         f"dst = 1 where src0 {sign_} src1, else 0",
@@ -265,8 +265,8 @@ COMPARISON += [
     )
 ]
 
-_logic = partial(_pair, group="Logic and bits")
-_logic_alone = partial(_alone, group="Logic and bits")
+_logic = partial(_two_operands, group="Logic and bits")
+_logic_alone = partial(_one_operand, group="Logic and bits")
 LOGIC: list[Instruction] = [
     *_logic("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0"),
     *_logic("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0"),

@@ -28,32 +28,32 @@ from mlusim.cores.instructions.record import (
     Operand,
     Overlap,
 )
-from mlusim.cores.instructions.rounding import fused
+from mlusim.cores.instructions.rounding import compute_fused
 from mlusim.memory.allocation import POISON
 
 _CUBIC = 0.044715
 
 
-def wide(array: Array) -> Array:
+def widen(array: Array) -> Array:
     """Convert to the type in which functions are computed: float32 for narrower floats, else the type itself."""
     return array if array.dtype.itemsize >= 4 and array.dtype.kind == "f" else array.astype(np.float32)
 
 
-def _in_wide(operation: Callable[[Array], Array]) -> Callable[..., None]:
-    return unary(lambda a: operation(wide(a)))
+def _compute_widened(operation: Callable[[Array], Array]) -> Callable[..., None]:
+    return unary(lambda a: operation(widen(a)))
 
 
 def sigmoid(a: Array) -> Array:
     """1 / (1 + exp(-a)), computed without overflow."""
-    small = np.exp(-np.abs(a))
-    values: Array = np.where(a >= 0, 1 / (1 + small), small / (1 + small)).astype(a.dtype)
+    exponential = np.exp(-np.abs(a))
+    values: Array = np.where(a >= 0, 1 / (1 + exponential), exponential / (1 + exponential)).astype(a.dtype)
     return values
 
 
 def gelu(a: Array) -> Array:
     """The tanh form: a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))."""
-    exact = a.astype(np.float64)
-    values: Array = exact / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (exact + _CUBIC * exact**3)))
+    doubles = a.astype(np.float64)
+    values: Array = doubles / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (doubles + _CUBIC * doubles**3)))
     return values
 
 
@@ -85,7 +85,7 @@ def _function(
         name=name,
         summary=summary,
         group=group,
-        compute=_in_wide(operation),
+        compute=_compute_widened(operation),
         intrinsics=intrinsics or (f"__bang_{name}",),
         c_signatures=("dst[n] src[n] n",),
         types=FLOATS,
@@ -152,7 +152,7 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
     """Return a series with two scratch vectors of the source's size, whose contents are undefined afterwards."""
 
     def compute(result: Array, a: Array, aux1: Array, aux2: Array) -> None:
-        _in_wide(operation)(result, a)
+        _compute_widened(operation)(result, a)
         for scratch in (aux1, aux2):
             # Undefined, as fresh memory is.
             scratch.reshape(-1).view(np.uint8)[...] = POISON
@@ -200,7 +200,7 @@ def _fusion(result: Array, a: Array, b: Array, c: Array, *, operation: str) -> N
     if flat.dtype.kind in "iu":
         values = _STEP[operation[2]](_STEP[operation[1]](flat, second), third)
     else:
-        values = fused(operation[1], operation[2], flat, second, third)
+        values = compute_fused(operation[1], operation[2], flat, second, third)
     np.copyto(result.reshape(-1), values)
 
 

@@ -48,21 +48,21 @@ def _pack(result: Array, source: Array, *, rounding: str | None = None, position
 
 
 def _unpack(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
-    packed = source.reshape(-1).view(np.int8)
-    numbers = np.stack([packed << 4 >> 4, packed >> 4], axis=1)
+    pairs = source.reshape(-1).view(np.int8)
+    numbers = np.stack([pairs << 4 >> 4, pairs >> 4], axis=1)
     convert_elements(result, numbers, rounding=rounding or "rn", position=position)
 
 
 def _pack_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     dst, src = operands
-    wrong = f"dst has 1 B for 2 elements of src, which has {src.size}" if src.size != 2 * dst.size else ""
-    return wrong_attributes(attributes) or wrong
+    complaint = f"dst has 1 B for 2 elements of src, which has {src.size}" if src.size != 2 * dst.size else ""
+    return wrong_attributes(attributes) or complaint
 
 
 def _unpack_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     dst, src = operands
-    wrong = f"dst has 2 elements for 1 B of src, which has {src.size} B" if dst.size != 2 * src.size else ""
-    return wrong_attributes(attributes) or wrong
+    complaint = f"dst has 2 elements for 1 B of src, which has {src.size} B" if dst.size != 2 * src.size else ""
+    return wrong_attributes(attributes) or complaint
 
 
 def _packed_marks(result: Array, source: Array, **_: Any) -> None:

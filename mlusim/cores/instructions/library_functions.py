@@ -16,16 +16,16 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function, stream
-from mlusim.cores.instructions.functions import wide
+from mlusim.cores.instructions.functions import widen
 from mlusim.cores.instructions.numerics import unary
 from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SERIES_3XX, SRC, Instruction, Match, Operand
-from mlusim.cores.instructions.rounding import DIRECTED, rounded
+from mlusim.cores.instructions.rounding import DIRECTED, round_result
 
 _NORMAL = NormalDist()
 _LN_10 = math.log(10)
 
 
-def _each(operation: Callable[[float], float]) -> Callable[[Array], Array]:
+def _elementwise(operation: Callable[[float], float]) -> Callable[[Array], Array]:
     """Return a function that applies a function of one number to each element of an array."""
 
     def of_array(a: Array) -> Array:
@@ -44,8 +44,8 @@ def _erfinv(x: float) -> float:
     if not -1 < x < 1:
         return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
     # Near 0, the series' first term; a step of Newton's method makes either value exact to float32.
-    near = x * math.sqrt(math.pi) / 2 if abs(x) < 1e-3 else math.copysign(_erfcinv(1 - abs(x)), x)
-    return near - (math.erf(near) - x) * math.sqrt(math.pi) / 2 * math.exp(near * near)
+    estimate = x * math.sqrt(math.pi) / 2 if abs(x) < 1e-3 else math.copysign(_erfcinv(1 - abs(x)), x)
+    return estimate - (math.erf(estimate) - x) * math.sqrt(math.pi) / 2 * math.exp(estimate * estimate)
 
 
 def _unary(name: str, operation: Callable[[Array], Array], summary: str, cost: str) -> Instruction:
@@ -54,7 +54,7 @@ def _unary(name: str, operation: Callable[[Array], Array], summary: str, cost: s
         name=name,
         summary=summary,
         group="Functions",
-        compute=unary(lambda a: operation(wide(a))),
+        compute=unary(lambda a: operation(widen(a))),
         intrinsics=(f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
         c_signatures=("dst[n] src[n] n",),
         types=FLOATS,
@@ -63,12 +63,14 @@ def _unary(name: str, operation: Callable[[Array], Array], summary: str, cost: s
     )
 
 
-def _binary(name: str, operation: Callable[[Array, Array], Array], summary: str, cost: str, **more: Any) -> Instruction:
-    """Return a function of two operands; `cost` as in `_unary`, `more` replaces properties of the instruction."""
+def _binary(
+    name: str, operation: Callable[[Array, Array], Array], summary: str, cost: str, **properties: Any
+) -> Instruction:
+    """Return a function of two operands; `cost` as in `_unary`, `properties` replaces properties of the instruction."""
 
     def compute(result: Array, a: Array, b: Array) -> None:
-        second = b.reshape(-1) if b.dtype.kind in "iu" else wide(b.reshape(-1))
-        np.copyto(result.reshape(-1), operation(wide(a.reshape(-1)), second), casting="unsafe")
+        second = b.reshape(-1) if b.dtype.kind in "iu" else widen(b.reshape(-1))
+        np.copyto(result.reshape(-1), operation(widen(a.reshape(-1)), second), casting="unsafe")
 
     return Instruction(
         name=name,
@@ -82,7 +84,7 @@ def _binary(name: str, operation: Callable[[Array, Array], Array], summary: str,
         **{
             "intrinsics": (f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
             "operands": (DST, Operand("src0"), Operand("src1")),
-            **more,
+            **properties,
         },
     )
 
@@ -93,7 +95,7 @@ def _test(name: str, operation: Callable[[Array], Array], summary: str) -> Instr
         name=name,
         summary=summary,
         group="Comparison",
-        compute=unary(lambda a: operation(wide(a)).astype(np.int8)),
+        compute=unary(lambda a: operation(widen(a)).astype(np.int8)),
         intrinsics=(f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
         c_signatures=("dst[n] src[n] n",),
         operands=(Operand("dst", Match.WIDTH, ANY), SRC),
@@ -101,12 +103,14 @@ def _test(name: str, operation: Callable[[Array], Array], summary: str) -> Instr
     )
 
 
-def _rounded(name: str, operation: str, rounding: str) -> Instruction:
+def _rounded_arithmetic(name: str, operation: str, rounding: str) -> Instruction:
     """Return arithmetic that rounds in another mode than to nearest; `name`: recip, or that of its `operation`."""
 
     def compute(result: Array, *sources: Array) -> None:
         *first, last = (source.reshape(-1) for source in sources)
-        np.copyto(result.reshape(-1), rounded(operation, first[0] if first else np.ones_like(last), last, rounding))
+        np.copyto(
+            result.reshape(-1), round_result(operation, first[0] if first else np.ones_like(last), last, rounding)
+        )
 
     is_reciprocal = name == "recip"
     return Instruction(
@@ -128,7 +132,7 @@ _DIRECTIONS = {"dn": "down", "up": "up", "tz": "to zero"}
 _SYMBOLS = {"add": "src0 + src1", "sub": "src0 - src1", "mul": "src0 * src1", "div": "src0 / src1", "recip": "1 / src"}
 LIBRARY: list[Instruction] = [
     *(
-        _rounded(name, "div" if name == "recip" else name, rounding)
+        _rounded_arithmetic(name, "div" if name == "recip" else name, rounding)
         for name in _SYMBOLS
         for rounding in DIRECTED
         # `add_tz` is an instruction of the hardware.
@@ -144,9 +148,9 @@ LIBRARY: list[Instruction] = [
     _unary("exp10", lambda a: np.exp(a.astype(np.float64) * _LN_10), "dst = 10 to the power of src", "exp"),
     _unary("log1p", np.log1p, "dst = the natural logarithm of 1 + src", "log"),
     _unary("log10", np.log10, "dst = the decimal logarithm of src", "log"),
-    _unary("erf", _each(math.erf), "dst = the error function of src", "exp"),
-    _unary("erfinv", _each(_erfinv), "dst = the inverse of the error function at src", "exp"),
-    _unary("erfcinv", _each(_erfcinv), "dst = the inverse of 1 minus the error function at src", "exp"),
+    _unary("erf", _elementwise(math.erf), "dst = the error function of src", "exp"),
+    _unary("erfinv", _elementwise(_erfinv), "dst = the inverse of the error function at src", "exp"),
+    _unary("erfcinv", _elementwise(_erfcinv), "dst = the inverse of 1 minus the error function at src", "exp"),
     _unary("trunc", np.trunc, "dst = src rounded to zero", ""),
     _binary("pow", np.power, "dst = src0 to the power of src1", "exp"),
     _binary("atan2", np.arctan2, "dst = the angle of the point (src1, src0), from -pi to pi", "trig"),

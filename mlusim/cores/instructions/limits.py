@@ -33,7 +33,7 @@ ALIGNED_ADDRESS_BYTES: Final = 64
 
 
 def bind(
-    instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]
+    instruction: Instruction, arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> tuple[tuple[Value, ...], dict[str, Any]]:
     """Sort the arguments of a call into operands and attributes.
 
@@ -43,7 +43,7 @@ def bind(
     if len(arguments) > len(names):
         raise OperandError(f"{instruction.signature} takes {len(names)} arguments, not {len(arguments)}")
     values = dict(zip(names, arguments, strict=False))
-    for name, value in named.items():
+    for name, value in keywords.items():
         if name not in names or name in values:
             if name in values:
                 raise OperandError(f"{instruction.signature} got {name!r} twice: call it as shown")
@@ -56,7 +56,9 @@ def bind(
             _check_attribute(instruction, name, values[name])
     missing = [name for name in names if name not in values and name not in attributes]
     if missing:
-        raise OperandError(f"{instruction.signature}: missing {', '.join(missing)}{_instead(instruction, missing)}")
+        raise OperandError(
+            f"{instruction.signature}: missing {', '.join(missing)}{_number_advice(instruction, missing)}"
+        )
     operands = tuple(values[operand.name] for operand in instruction.operands)
     for operand, value in zip(instruction.operands, operands, strict=True):
         if not isinstance(value, View) and not operand.number:
@@ -73,7 +75,7 @@ def bind(
     return operands, attributes
 
 
-def _instead(instruction: Instruction, missing: Sequence[str]) -> str:
+def _number_advice(instruction: Instruction, missing: Sequence[str]) -> str:
     """Return the remedy for a call without its last operand: a result in a register, or in the place of a source."""
     if missing != [instruction.operands[-1].name]:
         return ""
@@ -114,18 +116,18 @@ def _last_name(instruction: Instruction) -> str:
     return (*[operand.name for operand in instruction.operands], *instruction.attributes)[-1]
 
 
-def check_number(instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+def check_number(instruction: Instruction, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Raise `OperandError` for a number as the last argument that the elements' type cannot hold.
 
     Converted to an integer, a fraction would silently be another number, and so would 300 in 8 bits; a negative number
     may stand for the bits of an unsigned one. BANG C converts both as C does, so only the methods of `Core` call this.
     """
-    result = arguments[0] if arguments else named.get("dst")
+    result = arguments[0] if arguments else keywords.get("dst")
     if type(result) is not View:
         return
     value = arguments[-1] if arguments else None
-    if named:
-        value = named.get(_last_name(instruction), value)
+    if keywords:
+        value = keywords.get(_last_name(instruction), value)
     if not isinstance(value, int | float | np.integer | np.floating):
         return
     limit = _limit(result.layout.dtype, value)
@@ -144,11 +146,11 @@ def _limit(dtype: np.dtype[Any], value: float | np.integer | np.floating) -> str
         # Other numbers round, or become infinities.
         too_large = isinstance(value, int) and abs(value) >= 1 << sys.float_info.max_exp
         return "one below 1.8e308" if too_large else ""
-    least, most = -1 << 8 * dtype.itemsize - 1, (1 << 8 * dtype.itemsize) - 1
-    whole = not isinstance(value, float | np.floating) or float(value).is_integer()
-    if whole and least <= int(value) <= most:
+    min_value, max_value = -1 << 8 * dtype.itemsize - 1, (1 << 8 * dtype.itemsize) - 1
+    is_integer = not isinstance(value, float | np.floating) or float(value).is_integer()
+    if is_integer and min_value <= int(value) <= max_value:
         return ""
-    return f"an integer from {least} to {most}, or convert the elements to a float type first"
+    return f"an integer from {min_value} to {max_value}, or convert the elements to a float type first"
 
 
 def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:
@@ -192,18 +194,18 @@ def check_types(instruction: Instruction, board: Board, operands: Sequence[Value
     views = [value for value in operands if isinstance(value, View)]
     rule = instruction.combination([view.dtype for view in views])
     if rule:
-        named = [f"{dtype_name(view.dtype)} {view.allocation.name}" for view in views]
-        raise OperandError(f"{name} of {', '.join(named[1:])} to {named[0]}: {rule}")
+        typed_names = [f"{dtype_name(view.dtype)} {view.allocation.name}" for view in views]
+        raise OperandError(f"{name} of {', '.join(typed_names[1:])} to {typed_names[0]}: {rule}")
 
 
-def _check_type(what: str, board: Board, dtype: np.dtype[Any], types: Types) -> None:
+def _check_type(operands_text: str, board: Board, dtype: np.dtype[Any], types: Types) -> None:
     since = types.get(dtype)
     if since is None or board.arch < since:
-        allowed = ", ".join(dtype_name(kind) for kind, first in types.items() if board.arch >= first)
+        type_names = ", ".join(dtype_name(kind) for kind, first in types.items() if board.arch >= first)
         later = f" before arch {since}" if since is not None else ""
         raise OperandError(
-            f"{what} of {dtype_name(dtype)} operands: {board.name} has no such instruction{later}; it takes {allowed}; "
-            "convert them first"
+            f"{operands_text} of {dtype_name(dtype)} operands: {board.name} has no such instruction{later}; "
+            f"it takes {type_names}; convert them first"
         )
 
 
@@ -223,10 +225,10 @@ def check_geometry(instruction: Instruction, operands: Sequence[Value], attribut
         views = [value for value in operands if isinstance(value, View)]
         sources = " and ".join(repr(view) for view in views[1:])
         described = f"{sources} to {views[0]!r}" if sources else repr(views[0])
-        raise OperandError(f"{instruction.name} of {described}: {complaint}{_repeated(instruction, extents)}")
+        raise OperandError(f"{instruction.name} of {described}: {complaint}{_cycle_advice(instruction, extents)}")
 
 
-def _repeated(instruction: Instruction, extents: Sequence[Extent]) -> str:
+def _cycle_advice(instruction: Instruction, extents: Sequence[Extent]) -> str:
     """Return a remedy for operands that NumPy would broadcast: the instruction that repeats the last source."""
     from mlusim.cores.instructions.table import INSTRUCTIONS
 
@@ -299,13 +301,13 @@ def check_aligned(
             f"{ragged[0]} elements are {ragged[0] * view.itemsize} B; pad the matrix"
         )
     lengthless = source_bytes is not None and nbytes < source_bytes
-    room = view.allocation.nbytes - view.offset
-    fits = lengthless and round_up(nbytes, multiple) <= room
+    bytes_to_end = view.allocation.nbytes - view.offset
+    rounded_fits = lengthless and round_up(nbytes, multiple) <= bytes_to_end
     if instruction is not None and (instruction.group == "Pools" or instruction.name == "mirror"):
         lengthless = True
     of_bits = source_bytes is not None and instruction is not None and instruction.operands[0].bits
-    padded = fits or of_bits or (lengthless and nbytes == room)
-    ragged_end = nbytes % multiple and not padded
+    padding_allowed = rounded_fits or of_bits or (lengthless and nbytes == bytes_to_end)
+    ragged_end = nbytes % multiple and not padding_allowed
     if address % ALIGNED_ADDRESS_BYTES or ragged_end:
         remedy = f"allocate whole {multiple} B and compute on all of them"
         if not ragged_end:

@@ -1,4 +1,4 @@
-"""Instructions that move bits: transposes, rotations, mirrors, padding, layouts of filters, tables, fills."""
+"""Transposes, rotations, mirrors, padding, layouts of filters, lookups in tables, and fills."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from mlusim.cores.instructions.wram_layout import LANES, filter_layout
 from mlusim.dtypes import INT16
 
 
-def _moved(rearrange: Callable[[Array], Array]) -> Callable[..., None]:
+def _rearrange_by(rearrange: Callable[[Array], Array]) -> Callable[..., None]:
     def compute(result: Array, source: Array) -> None:
         np.copyto(result, rearrange(source).reshape(result.shape))
 
     return compute
 
 
-def _becomes(expected: Callable[[Shape], Shape], ndim: int, words: str) -> Callable[..., str]:
+def _check_shape(result_shape: Callable[[Shape], Shape], ndim: int, change: str) -> Callable[..., str]:
     def check(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
         result, source = operands[0], operands[1]
-        if len(source.shape) != ndim or result.shape != expected(source.shape):
-            return f"it takes {words}"
+        if len(source.shape) != ndim or result.shape != result_shape(source.shape):
+            return f"it takes {change}"
         return ""
 
     return check
 
 
 def _layout(
-    name: str, summary: str, move: Callable[..., None], signature: str, geometry: Callable[..., str], **more: Any
+    name: str, summary: str, move: Callable[..., None], signature: str, geometry: Callable[..., str], **properties: Any
 ) -> Instruction:
     """An instruction that moves the marks of elements with them."""
     return Instruction(
@@ -60,19 +60,19 @@ def _layout(
         types=ANY,
         geometry=geometry,
         overlap=Overlap.APART,
-        **more,
+        **properties,
     )
 
 
 def _matrix(name: str, rearrange: Callable[[Array], Array], summary: str, *, swaps: bool) -> Instruction:
     result = "width,height" if swaps else "height,width"
-    words = "(h, w) to (w, h)" if swaps else "(h, w) to (h, w)"
-    geometry = _becomes((lambda shape: shape[::-1]) if swaps else (lambda shape: shape), 2, words)
+    change = "(h, w) to (w, h)" if swaps else "(h, w) to (h, w)"
+    geometry = _check_shape((lambda shape: shape[::-1]) if swaps else (lambda shape: shape), 2, change)
     signature = f"dst[{result}] src[height,width] height width"
-    return _layout(name, summary, _moved(rearrange), signature, geometry, sides_2xx=True)
+    return _layout(name, summary, _rearrange_by(rearrange), signature, geometry, sides_2xx=True)
 
 
-def _same_shape(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
+def _check_same_shape(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     if operands[0].shape != operands[1].shape or not operands[0].shape:
         return "shapes must be equal and of rank 1 or more"
     return ""
@@ -85,7 +85,7 @@ def _pad(result: Array, source: Array, *, pad_top: int, pad_left: int, pad_value
     result[pad_top : pad_top + height, pad_left : pad_left + width] = values
 
 
-def _padded(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def _check_pad(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, source = operands[0].shape, operands[1].shape
     if len(source) != 3:
         return "src is (height, width, channel)"
@@ -100,46 +100,47 @@ def _reshape_filter(result: Array, source: Array) -> None:
     np.copyto(result.reshape(-1), filter_layout(source, source.shape[0]).reshape(-1))
 
 
-def _filters(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
+def _check_filters(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source = operands
     if len(source.shape) < 2 or source.shape[0] % LANES:
         return f"src is (n, height, width, channel) with n a multiple of {LANES}: pad it with zero filters"
     return "" if result.size == source.size else "dst and src need the same number of elements"
 
 
-def _table(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str, str, Array] | None]:
-    """Look elements up in a table. Those whose index is beyond it keep their values, and are reported to the checker.
+def _look_up(result: Array, index: Array, table: Array) -> tuple[Array, tuple[str, str, Array] | None]:
+    """Look elements up in a table. Elements whose index is beyond its end keep their values.
 
-    Returns which elements of the table are used, and the finding with the elements that keep their values.
+    Returns which entries of the table are used, and for the checker None or (kind, title, the elements that keep their
+    values).
 
     ASSUMED: no public document defines what the board does. A gradient kernel of the vendor looks a mask up twice in a
     table of 0 and all ones, the second time in place; its results are correct only if all ones is unchanged.
     """
     # A copy: the lookup may be in place.
     positions = index.reshape(-1).view(f"u{index.itemsize}").astype(np.int64)
-    inside = positions < table.size
+    in_table = positions < table.size
     entries = table.reshape(-1).view(result.dtype)
     flat = result.reshape(-1)
-    used = np.zeros(table.size, bool)
-    used[positions[inside]] = True
-    if inside.all():
+    used_entries = np.zeros(table.size, bool)
+    used_entries[positions[in_table]] = True
+    if in_table.all():
         np.copyto(flat, entries[positions])
-        return used, None
-    position = int(np.argmin(inside))
+        return used_entries, None
+    position = int(np.argmin(in_table))
     in_place = np.may_share_memory(result, index)
-    again = in_place and bool(np.isin(positions[~inside], table.reshape(-1).view(f"u{table.itemsize}")).all())
-    np.copyto(flat, entries[np.where(inside, positions, 0)], where=inside)
+    is_repeated = in_place and bool(np.isin(positions[~in_table], table.reshape(-1).view(f"u{table.itemsize}")).all())
+    np.copyto(flat, entries[np.where(in_table, positions, 0)], where=in_table)
     value = int(positions[position])
     word = f"{value} ({value:#x})" if value >= 1 << (8 * index.itemsize - 1) else str(value)
     title = f"lut: element {position} of {len(positions)} is the index {word}, and the table has {table.size} elements"
-    return used, ("lookup-again" if again else "lookup", title, np.flatnonzero(~inside))
+    return used_entries, ("lookup-again" if is_repeated else "lookup", title, np.flatnonzero(~in_table))
 
 
 def _table_marks(result: Array, index: Array, table: Array) -> None:
     np.maximum(index.reshape(result.shape), table.max(), out=result)
 
 
-def _table_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
+def _check_table(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, index, table = operands
     if result.size != index.size:
         return "dst and src need the same number of elements"
@@ -158,30 +159,7 @@ def _incseq(result: Array) -> None:
     np.copyto(result.reshape(-1), np.arange(result.size), casting="unsafe")
 
 
-def _expand_mul(result: Array, weights: Array, _filter: Array, source: Array, *addends: Array) -> None:
-    values = source.reshape(weights.size, -1) * weights.reshape(-1, 1)
-    for addend in addends:
-        values = values + addend.reshape(values.shape)
-    np.copyto(result.reshape(-1), values.reshape(-1))
-
-
-def _expand_marks(result: Array, weights: Array, ones: Array, *sources: Array) -> None:
-    """As `Instruction.marks`: a row depends on its weight, and all on the filter in WRAM."""
-    rows = np.maximum(weights.reshape(-1, 1), ones.max(initial=0))
-    result[...] = np.maximum.reduce(sources).reshape(result.shape)
-    by_row = result.reshape(weights.size, -1)
-    np.maximum(by_row, rows, out=by_row)
-
-
-def _channels(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
-    result, weights, _, *others = operands
-    if any(other.size != result.size for other in others):
-        return "dst and the sources with channels need the same number of elements"
-    return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels per weight"
-
-
 _TABLE_TYPES = {kind: since for kind, since in INTEGERS.items() if kind.itemsize in {2, 4}}
-_WRAM = Operand("wram", memory="wram", match=Match.FREE, types=ANY)
 
 _PAD_FORMS = (
     (
@@ -210,9 +188,9 @@ LAYOUT: list[Instruction] = [
     _layout(
         "mirror",
         "dst = src with its last axis reversed",
-        _moved(lambda a: a[..., ::-1]),
+        _rearrange_by(lambda a: a[..., ::-1]),
         "dst[height,width] src[height,width] height width",
-        _same_shape,
+        _check_same_shape,
     ),
     Instruction(
         name="pad",
@@ -225,40 +203,40 @@ LAYOUT: list[Instruction] = [
         attributes=("pad_top", "pad_bottom", "pad_left", "pad_right", "pad_value"),
         defaults={"pad_value": 0},
         types=ANY,
-        geometry=_padded,
+        geometry=_check_pad,
         overlap=Overlap.APART,
     ),
     _layout(
         "reshape_nhwc2nchw",
         "dst (n, c, h, w) = src (n, h, w, c)",
-        _moved(lambda a: a.transpose(0, 3, 1, 2)),
+        _rearrange_by(lambda a: a.transpose(0, 3, 1, 2)),
         "dst[n,c,h,w] src[n,h,w,c] n h w c",
-        _becomes(lambda s: (s[0], s[3], s[1], s[2]), 4, "(n, h, w, c) to (n, c, h, w)"),
+        _check_shape(lambda s: (s[0], s[3], s[1], s[2]), 4, "(n, h, w, c) to (n, c, h, w)"),
     ),
     _layout(
         "reshape_nchw2nhwc",
         "dst (n, h, w, c) = src (n, c, h, w)",
-        _moved(lambda a: a.transpose(0, 2, 3, 1)),
+        _rearrange_by(lambda a: a.transpose(0, 2, 3, 1)),
         "dst[n,h,w,c] src[n,c,h,w] n h w c",
-        _becomes(lambda s: (s[0], s[2], s[3], s[1]), 4, "(n, c, h, w) to (n, h, w, c)"),
+        _check_shape(lambda s: (s[0], s[2], s[3], s[1]), 4, "(n, c, h, w) to (n, h, w, c)"),
     ),
     _layout(
         "reshape_filter",
         "dst = filters src (n, h, w, c) in the layout of WRAM: (64, n / 64, h, w, c), filter i in lane i % 64",
         _reshape_filter,
         "dst[n,h,w,c] src[n,h,w,c] n h w c",
-        _filters,
+        _check_filters,
     ),
     Instruction(
         name="lut",
         summary="dst = table[src], element by element",
         group="Tables",
-        compute=_table,
+        compute=_look_up,
         intrinsics=("__bang_lut", "__bang_lut_s16", "__bang_lut_s32"),
         c_signatures=("dst[n] src[n] table[table_length] n table_length",),
         operands=(Operand("dst", Match.WIDTH, ANY), SRC, Operand("table", Match.WIDTH, ANY)),
         types=_TABLE_TYPES,
-        geometry=_table_sizes,
+        geometry=_check_table,
         looks_up=True,
         marks=_table_marks,
         since=220,
@@ -292,7 +270,7 @@ def _random(result: Array, *, seed: int) -> None:
 
 FILLS: list[Instruction] = [
     _WRITE_VALUE,
-    # The short name.
+    # The simulator's short name for it.
     replace(_WRITE_VALUE, name="fill", intrinsics=()),
     Instruction(
         name="write_zero",
@@ -327,24 +305,4 @@ FILLS: list[Instruction] = [
         types=NUMBERS,
         since=SERIES_3XX,
     ),
-]
-
-EXPANSION: list[Instruction] = [
-    Instruction(
-        name=f"expand_channel_{name}",
-        summary=f"dst[i, c] = src1[i, c] * src0[i]{addend}; wram holds a filter of ones (ASSUMED, not read)",
-        group="Tensor",
-        compute=_expand_mul,
-        marks=_expand_marks,
-        intrinsics=(f"__bang_expand_channel_{name}",),
-        c_signatures=(f"dst[n,channels] src0[n] wram[1] src1[n,channels] {argument}n channels",),
-        operands=(DST, Operand("src0"), _WRAM, Operand("src1"), *operands),
-        types=NUMBERS,
-        geometry=_channels,
-        since=592,
-    )
-    for name, addend, argument, operands in (
-        ("mul", "", "", ()),
-        ("mul_add", " + src2[i, c]", "src2[n,channels] ", (Operand("src2"),)),
-    )
 ]

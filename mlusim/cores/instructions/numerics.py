@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.cores.instructions.rounding import rounded
+from mlusim.cores.instructions.rounding import round_result
 
 Ufunc = Callable[..., Any]
 
@@ -73,7 +73,7 @@ def on_bits(operation: Ufunc) -> Ufunc:
 
 def add_to_zero(a: Array, b: Array) -> Array:
     """Return the sum rounded toward zero."""
-    return rounded("add", a, b, "tz")
+    return round_result("add", a, b, "tz")
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -102,9 +102,9 @@ def shift_right(a: Array, b: Array) -> Array:
 
 def _shift(operation: Ufunc, a: Array, b: Array) -> Array:
     count, width = np.asarray(b).astype(np.int64), a.dtype.itemsize * 8
-    bits = _bits(a)
-    shifted = operation(bits, np.minimum(count, width - 1).astype(bits.dtype))
-    return np.where(count < width, shifted, 0).astype(bits.dtype).view(a.dtype)
+    unsigned = _bits(a)
+    shifted = operation(unsigned, np.minimum(count, width - 1).astype(unsigned.dtype))
+    return np.where(count < width, shifted, 0).astype(unsigned.dtype).view(a.dtype)
 
 
 def sign(a: Array) -> Array:
@@ -114,8 +114,8 @@ def sign(a: Array) -> Array:
 
 def round_half_away(a: Array) -> Array:
     """Round to the nearest integer, halves away from zero."""
-    whole = np.trunc(a)
-    return np.asarray(whole + np.copysign(np.abs(a - whole) >= 0.5, a).astype(a.dtype))
+    integers = np.trunc(a)
+    return np.asarray(integers + np.copysign(np.abs(a - integers) >= 0.5, a).astype(a.dtype))
 
 
 def relu(a: Array) -> Array:

@@ -70,29 +70,29 @@ def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
     return ""
 
 
-def _forward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def _forward_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     source, result = operands[1].shape, operands[0].shape
     complaint = _complaint(source, attributes)
     if complaint:
         return complaint
-    expected = _pooled_shape(source, attributes)
-    return "" if result == expected else f"dst is {list(expected)}"
+    shape = _pooled_shape(source, attributes)
+    return "" if result == shape else f"dst is {list(shape)}"
 
 
-def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def _backward_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, source = operands[0].shape, operands[1].shape
     complaint = _complaint(result, attributes)
     if complaint:
         return complaint
-    expected = _pooled_shape(result, attributes)
-    if source != expected:
-        return f"src is {list(expected)}"
+    shape = _pooled_shape(result, attributes)
+    if source != shape:
+        return f"src is {list(shape)}"
     if attributes.get("overlap", "ACC") not in {"ACC", "COVER"}:
         return "overlap is ACC or COVER"
     return "" if len(operands) < 3 or operands[2].size == operands[1].size else "mask needs as many elements as src"
 
 
-def _windowed(source: Array, attributes: Mapping[str, Any]) -> Array:
+def _windows_of(source: Array, attributes: Mapping[str, Any]) -> Array:
     """Return the windows of the source: (rows, columns, positions, channel)."""
     windows = _windows(attributes)
     return np.stack([*windows.elements(source, *windows.fitting(*source.shape[:2]))], axis=2)
@@ -102,14 +102,14 @@ def _window_size(_types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     return _windows(attributes).positions
 
 
-def _wide(values: Array) -> Array:
+def _in_64_bits(values: Array) -> Array:
     if values.dtype.kind in "iu":
         return values
     return values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)
 
 
 def _sums(source: Array, attributes: Mapping[str, Any]) -> Array:
-    values: Array = _wide(_windowed(source, attributes)).sum(axis=2)
+    values: Array = _in_64_bits(_windows_of(source, attributes)).sum(axis=2)
     return values
 
 
@@ -122,14 +122,14 @@ def _avgpool(result: Array, source: Array, **attributes: Any) -> None:
 
 
 def _largest(values: Array, axis: int) -> Array:
-    return _place(np.argmax, values, axis, -np.inf)
+    return _position_of_extreme(np.argmax, values, axis, -np.inf)
 
 
 def _smallest(values: Array, axis: int) -> Array:
-    return _place(np.argmin, values, axis, np.inf)
+    return _position_of_extreme(np.argmin, values, axis, np.inf)
 
 
-def _place(pick: Callable[..., Array], values: Array, axis: int, least: float) -> Array:
+def _position_of_extreme(pick: Callable[..., Array], values: Array, axis: int, nan_substitute: float) -> Array:
     """Return the place of the extreme of each window, of NaN only in a window of nothing else.
 
     ASSUMED, on every board: mlu-ops' `box_iou_rotated` for arch 592 divides 0 by 0 where a box has no point, and its
@@ -138,24 +138,24 @@ def _place(pick: Callable[..., Array], values: Array, axis: int, least: float) -
     is_nan = np.isnan(values) if values.dtype.kind == "f" else np.False_
     if not is_nan.any():
         return pick(values, axis=axis)
-    places = pick(np.where(is_nan, least, values), axis=axis)
+    places = pick(np.where(is_nan, nan_substitute, values), axis=axis)
     # A NaN is picked where all numbers are infinities of the other sign, or there is none.
-    picked = np.take_along_axis(is_nan, np.expand_dims(places, axis), axis).squeeze(axis)
-    return np.where(picked, np.argmin(is_nan, axis=axis), places)
+    is_nan_chosen = np.take_along_axis(is_nan, np.expand_dims(places, axis), axis).squeeze(axis)
+    return np.where(is_nan_chosen, np.argmin(is_nan, axis=axis), places)
 
 
 def _extreme(pick: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, source: Array, **attributes: Any) -> None:
-        candidates = _windowed(source, attributes)
-        at = pick(_wide(candidates), axis=2)[:, :, None]
-        np.copyto(result, np.take_along_axis(candidates, at, axis=2)[:, :, 0])
+        candidates = _windows_of(source, attributes)
+        positions = pick(_in_64_bits(candidates), axis=2)[:, :, None]
+        np.copyto(result, np.take_along_axis(candidates, positions, axis=2)[:, :, 0])
 
     return compute
 
 
 def _index(pick: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, source: Array, **attributes: Any) -> None:
-        np.copyto(result, pick(_wide(_windowed(source, attributes)), axis=2), casting="unsafe")
+        np.copyto(result, pick(_in_64_bits(_windows_of(source, attributes)), axis=2), casting="unsafe")
 
     return compute
 
@@ -167,13 +167,13 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
     """
 
     def compute(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> Array:
-        candidates = _windowed(source, attributes)
-        at = pick(_wide(candidates), axis=2)
-        values = np.ascontiguousarray(np.take_along_axis(candidates, at[:, :, None], axis=2)[:, :, 0])
+        candidates = _windows_of(source, attributes)
+        positions = pick(_in_64_bits(candidates), axis=2)
+        values = np.ascontiguousarray(np.take_along_axis(candidates, positions[:, :, None], axis=2)[:, :, 0])
         out = result.reshape(-1).view(np.uint8)
         width = f"u{values.dtype.itemsize}"
         out[: values.nbytes] = values.reshape(-1).view(np.uint8)
-        indices = at.astype(width).reshape(-1).view(np.uint8)
+        indices = positions.astype(width).reshape(-1).view(np.uint8)
         out[value_index_stride : value_index_stride + indices.size] = indices
         written = np.zeros(result.size, bool)
         for begin in (0, value_index_stride):
@@ -185,7 +185,7 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., Array]:
 
 def _pair_marks(result: Array, source: Array, **attributes: Any) -> None:
     """As `Instruction.marks`; the result is all values, then all indices, without the bytes between them."""
-    values = _windowed(source, attributes).max(axis=2)
+    values = _windows_of(source, attributes).max(axis=2)
     result.reshape(-1)[...] = np.resize(values, result.size) if result.size == 2 * values.size else values.max()
 
 
@@ -201,13 +201,13 @@ def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
     return "" if operands[0].nbytes >= stride + nbytes else f"dst needs {stride + nbytes} B, for values and indices"
 
 
-def _spread(result: Array, source: Array, share: Callable[[int], Array], attributes: Mapping[str, Any]) -> None:
+def _distribute(result: Array, source: Array, share: Callable[[int], Array], attributes: Mapping[str, Any]) -> None:
     """Add (or, for COVER, write) a share of every source element to each position of its window.
 
     Windows are written one after another, by rows, so a later one covers an earlier one: at a pixel that several
     windows share, it has the smaller position.
     """
-    gradient = np.zeros(result.shape, _wide(result).dtype)
+    gradient = np.zeros(result.shape, _in_64_bits(result).dtype)
     cover = attributes.get("overlap", "ACC") == "COVER"
     positions = list(enumerate(_windows(attributes).elements(gradient, *source.shape[:2])))
     for position, target in reversed(positions) if cover else positions:
@@ -220,8 +220,8 @@ def _spread(result: Array, source: Array, share: Callable[[int], Array], attribu
 
 
 def _maxpool_bp(result: Array, source: Array, mask: Array, **attributes: Any) -> None:
-    values, positions = _wide(source), mask.reshape(source.shape).astype(np.int64)
-    _spread(result, source, lambda position: np.where(positions == position, values, 0), attributes)
+    values, positions = _in_64_bits(source), mask.reshape(source.shape).astype(np.int64)
+    _distribute(result, source, lambda position: np.where(positions == position, values, 0), attributes)
 
 
 def _spread_marks(result: Array, *sources: Array, **attributes: Any) -> None:
@@ -234,8 +234,8 @@ def _spread_marks(result: Array, *sources: Array, **attributes: Any) -> None:
 
 
 def _avgpool_bp(result: Array, source: Array, **attributes: Any) -> None:
-    values = _wide(source) / _windows(attributes).positions
-    _spread(result, source, lambda _: values, attributes)
+    values = _in_64_bits(source) / _windows(attributes).positions
+    _distribute(result, source, lambda _: values, attributes)
 
 
 def _unpool(result: Array, source: Array, *, index: int, **attributes: Any) -> None:
@@ -255,12 +255,12 @@ _MASK = f"mask{_POOLED}"
 _INDEXED = Operand("dst", Match.FREE, INDEX)
 
 
-def _pool(name: str, summary: str, compute: Callable[..., Any], **more: Any) -> Instruction:
+def _pool(name: str, summary: str, compute: Callable[..., Any], **properties: Any) -> Instruction:
     attributes: dict[str, Any] = {
         "c_signatures": (_STRIDED, _PLAIN),
         "attributes": _WINDOW,
         "defaults": _DEFAULTS,
-        "geometry": _forward,
+        "geometry": _forward_sizes,
         "marks": _extreme(np.argmax),
         "types": NUMBERS,
         "overlap": Overlap.APART,
@@ -273,7 +273,7 @@ def _pool(name: str, summary: str, compute: Callable[..., Any], **more: Any) -> 
         intrinsics=(f"__bang_{name}",),
         cost=window,
         count=_window_size,
-        **(attributes | more),
+        **(attributes | properties),
     )
 
 
@@ -290,7 +290,7 @@ _DILATED_SIGNATURE = (
 )
 _DILATION = ("in_dh", "in_dw", "out_dh", "out_dw")
 _EXTREMES = (("max", "largest", _largest), ("min", "smallest", _smallest))
-_BACKWARD: dict[str, Any] = {"geometry": _backward, "marks": _spread_marks, "overlap": Overlap.APART}
+_BACKWARD: dict[str, Any] = {"geometry": _backward_sizes, "marks": _spread_marks, "overlap": Overlap.APART}
 _GRADIENT: dict[str, Any] = _BACKWARD | {
     "attributes": (*_WINDOW, "overlap"),
     "defaults": {**_DEFAULTS, "overlap": "ACC"},

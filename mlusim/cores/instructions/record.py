@@ -132,7 +132,7 @@ def any_types(_types: Sequence[Dtype]) -> str:
     return ""
 
 
-def once(_types: Sequence[Dtype], _attributes: Mapping[str, Any]) -> int:
+def one_pass(_types: Sequence[Dtype], _attributes: Mapping[str, Any]) -> int:
     """One pass."""
     return 1
 
@@ -197,7 +197,7 @@ class Instruction:
     multiple_2xx: int = 128
     sides_2xx: bool = False
     cost: Cost = stream
-    count: Callable[[Sequence[Dtype], Mapping[str, Any]], int] = once
+    count: Callable[[Sequence[Dtype], Mapping[str, Any]], int] = one_pass
     to_register: bool = False
     counts: bool = False
     selects: bool = False

@@ -58,9 +58,9 @@ def _reduce_lines(result: Array, source: Array) -> None:
     """Write each 128 B line's sum to its first element; the others keep their value."""
     per_line = LINE_BYTES // source.dtype.itemsize
     flat, firsts = source.reshape(-1), result.reshape(-1)[::per_line]
-    whole = flat.size // per_line
-    firsts[:whole] = total(flat[: whole * per_line].reshape(whole, per_line))
-    firsts[whole:] = total(flat[whole * per_line :])
+    full_lines = flat.size // per_line
+    firsts[:full_lines] = total(flat[: full_lines * per_line].reshape(full_lines, per_line))
+    firsts[full_lines:] = total(flat[full_lines * per_line :])
 
 
 def _line_marks(result: Array, source: Array) -> None:
@@ -92,10 +92,10 @@ def _count_bits(result: Array, source: Array) -> None:
     result.reshape(-1)[0] = np.bitwise_count(source.reshape(-1).view(np.uint8)).sum(dtype=np.int64)
 
 
-def _find(which: int) -> Callable[..., None]:
+def _find(position: int) -> Callable[..., None]:
     def compute(result: Array, source: Array) -> None:
         positions = np.flatnonzero(source.reshape(-1) != 0)
-        result.reshape(-1).view(np.uint32)[0] = positions[which] if positions.size else _NOT_FOUND
+        result.reshape(-1).view(np.uint32)[0] = positions[position] if positions.size else _NOT_FOUND
 
     return compute
 
@@ -128,11 +128,13 @@ def _first_of_lines(result: Extent, _source: Extent) -> Runs:
 
 
 def _value_and_index(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
-    needed = operands[1].itemsize + _INDEX_BYTES
-    return "" if operands[0].nbytes >= needed else f"dst needs {needed} B, for the value and its index in 64 bits"
+    nbytes = operands[1].itemsize + _INDEX_BYTES
+    return "" if operands[0].nbytes >= nbytes else f"dst needs {nbytes} B, for the value and its index in 64 bits"
 
 
-def _reduction(name: str, summary: str, compute: Callable[..., None], *signatures: str, **more: Any) -> Instruction:
+def _reduction(
+    name: str, summary: str, compute: Callable[..., None], *signatures: str, **properties: Any
+) -> Instruction:
     return Instruction(
         name=name,
         summary=summary,
@@ -140,12 +142,16 @@ def _reduction(name: str, summary: str, compute: Callable[..., None], *signature
         compute=compute,
         intrinsics=(f"__bang_{name}",),
         c_signatures=signatures,
-        **more,
+        **properties,
     )
 
 
 def _number(
-    name: str, summary: str, compute: Callable[..., None], operands: tuple[Operand, ...] = (COUNT, SRC), **more: Any
+    name: str,
+    summary: str,
+    compute: Callable[..., None],
+    operands: tuple[Operand, ...] = (COUNT, SRC),
+    **properties: Any,
 ) -> Instruction:
     """Return a reduction to one number, which may go to a register."""
     return _reduction(
@@ -158,7 +164,7 @@ def _number(
         geometry=one_element,
         writes=_first_element,
         to_register=True,
-        **more,
+        **properties,
     )
 
 

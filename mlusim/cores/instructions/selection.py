@@ -63,14 +63,14 @@ def _select(result: Array, source: Array, mask: Array, *, selected_by: SelectedB
     selected = flat[positions]
     out = result.reshape(-1).view(np.uint8)
     nbytes = selected.size * selected.dtype.itemsize
-    padded = min(round_up(nbytes, HEAD_BYTES), out.size - HEAD_BYTES)
+    padded_bytes = min(round_up(nbytes, HEAD_BYTES), out.size - HEAD_BYTES)
     out[HEAD_BYTES : HEAD_BYTES + nbytes] = selected.view(np.uint8)
-    out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
+    out[HEAD_BYTES + nbytes : HEAD_BYTES + padded_bytes] = 0
     out[:4] = np.array([selected.size], np.uint32).view(np.uint8)
     width = result.dtype.itemsize
     written = np.zeros(result.size, bool)
     written[: ceil_div(4, width)] = True
-    written[HEAD_BYTES // width : ceil_div(HEAD_BYTES + padded, width)] = True
+    written[HEAD_BYTES // width : ceil_div(HEAD_BYTES + padded_bytes, width)] = True
     return written, positions
 
 
@@ -92,13 +92,13 @@ def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> Array:
 
 def _compare_to_bits(operation: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, a: Array, b: Array) -> None:
-        packed = np.packbits(operation(a.reshape(-1), b.reshape(-1)), bitorder="little")
-        result.reshape(-1).view(np.uint8)[: packed.size] = packed
+        bits = np.packbits(operation(a.reshape(-1), b.reshape(-1)), bitorder="little")
+        result.reshape(-1).view(np.uint8)[: bits.size] = bits
 
     return compute
 
 
-def _masked(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
+def _mask_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
     result, source, mask = operands
     if mask.size < source.size:
         return "mask needs as many elements as src"
@@ -120,9 +120,9 @@ def _as_many(operands: Sequence[Extent], attributes: Mapping[str, Any], *, maske
 
 
 def _with_head(operands: Sequence[Extent], attributes: Mapping[str, Any], *, masked: Geometry) -> str:
-    room = round_up(operands[1].nbytes, HEAD_BYTES)
-    if operands[0].nbytes < HEAD_BYTES + room:
-        return f"dst needs 128 B for the count, and {room} B for all elements"
+    nbytes = round_up(operands[1].nbytes, HEAD_BYTES)
+    if operands[0].nbytes < HEAD_BYTES + nbytes:
+        return f"dst needs 128 B for the count, and {nbytes} B for all elements"
     return masked(operands, attributes)
 
 
@@ -154,7 +154,7 @@ SELECTION: list[Instruction] = [
         c_signatures=("dst[n] src[n] mask[n] n",),
         operands=(ROOM, SRC, MASK),
         types=ANY,
-        geometry=_masked,
+        geometry=_mask_sizes,
         counts=True,
     ),
     Instruction(
@@ -177,7 +177,7 @@ SELECTION: list[Instruction] = [
         intrinsics=("__bang_select",),
         c_signatures=("dst[head(n)] src[n] index[n] n",),
         operands=(ROOM, SRC, Operand("index", Match.WIDTH, ANY)),
-        geometry=partial(_with_head, masked=_masked),
+        geometry=partial(_with_head, masked=_mask_sizes),
         **_SOME,
     ),
     Instruction(
@@ -199,7 +199,7 @@ SELECTION: list[Instruction] = [
         intrinsics=("__bang_maskmove",),
         c_signatures=("dst[n] src[n] mask[n] n",),
         operands=(DST, SRC, MASK),
-        geometry=partial(_as_many, masked=_masked),
+        geometry=partial(_as_many, masked=_mask_sizes),
         **_SOME,
     ),
     Instruction(

@@ -10,11 +10,11 @@ from mlusim.cores.instructions.elementwise import ARITHMETIC, COMPARISON, LOGIC
 from mlusim.cores.instructions.functions import ACTIVATIONS, FUNCTIONS, FUSED, SERIES
 from mlusim.cores.instructions.int4 import INT4
 from mlusim.cores.instructions.library_functions import LIBRARY
-from mlusim.cores.instructions.movement import EXPANSION, FILLS, LAYOUT
+from mlusim.cores.instructions.movement import FILLS, LAYOUT
 from mlusim.cores.instructions.pooling import POOLS
 from mlusim.cores.instructions.reduction import REDUCTIONS
 from mlusim.cores.instructions.selection import SELECTION
-from mlusim.cores.instructions.tensor import TENSOR
+from mlusim.cores.instructions.tensor import EXPANSION, TENSOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Instructions of the tensor pipe: products with matrices in WRAM, in the layout of `wram_layout`, and convolutions."""
+"""Instructions with an operand in WRAM: products in the layout of `wram_layout`, convolutions, expanded channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.arrays import Array
 from mlusim.cores.instructions.convolution import CONV, CONV_PLUS
 from mlusim.cores.instructions.cost import Work
-from mlusim.cores.instructions.record import ARCH_322, SRC, Extent, Instruction, Match, Operand
+from mlusim.cores.instructions.record import ANY, ARCH_322, DST, NUMBERS, SRC, Extent, Instruction, Match, Operand
 from mlusim.cores.instructions.tensor_pipe import (
     KERNEL,
     RESULT,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _WEIGHTS = Operand("weight", Match.FREE, SOURCES, memory="wram")
 _BIAS = Operand("bias", Match.FREE, RESULTS, number=True)
+_WRAM = Operand("wram", memory="wram", match=Match.FREE, types=ANY)
 
 
 def _product(board: Board, work: Work) -> int:
@@ -92,8 +93,8 @@ def _integral(result: Array, source: Array, kernel: Array, *, fix_position: int 
     side = _BLOCK_BYTES // source.dtype.itemsize
     matrix = kernel.reshape(-1)[: side * side].reshape(side, side).astype(np.float64)
     blocks = source.reshape(-1, side).astype(np.float64) @ matrix.T
-    before = np.concatenate(([0.0], np.cumsum(blocks[:-1, -1])))
-    store_rounded(result, np.ldexp(blocks + before[:, None], fix_position))
+    offsets = np.concatenate(([0.0], np.cumsum(blocks[:-1, -1])))
+    store_rounded(result, np.ldexp(blocks + offsets[:, None], fix_position))
 
 
 def _integral_marks(result: Array, source: Array, kernel: Array, **_: Any) -> None:
@@ -122,8 +123,8 @@ def _histogram(result: Array, source: Array, kernel: Array) -> None:
     """Count the elements of src that equal each row of the kernel, by position within 64 B."""
     rows = kernel.reshape(_ROWS, -1)
     flat = source.reshape(-1)
-    against = rows[:, np.arange(flat.size) % rows.shape[1]]
-    store_rounded(result, (flat == against).sum(axis=1).astype(np.float64))
+    values = rows[:, np.arange(flat.size) % rows.shape[1]]
+    store_rounded(result, (flat == values).sum(axis=1).astype(np.float64))
 
 
 def _histogram_sizes(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
@@ -137,8 +138,29 @@ def _all_rows(board: Board, work: Work) -> int:
     return tensor_cycles(board, work, work.sizes[1] * _ROWS)
 
 
-_ROWS = 64
+def _expand_mul(result: Array, weights: Array, _filter: Array, source: Array, *addends: Array) -> None:
+    values = source.reshape(weights.size, -1) * weights.reshape(-1, 1)
+    for addend in addends:
+        values = values + addend.reshape(values.shape)
+    np.copyto(result.reshape(-1), values.reshape(-1))
 
+
+def _expand_marks(result: Array, weights: Array, ones: Array, *sources: Array) -> None:
+    """As `Instruction.marks`: a row depends on its weight, and all on the filter in WRAM."""
+    rows = np.maximum(weights.reshape(-1, 1), ones.max(initial=0))
+    result[...] = np.maximum.reduce(sources).reshape(result.shape)
+    by_row = result.reshape(weights.size, -1)
+    np.maximum(by_row, rows, out=by_row)
+
+
+def _check_channels(operands: Sequence[Extent], _attributes: Mapping[str, Any]) -> str:
+    result, weights, _, *others = operands
+    if any(other.size != result.size for other in others):
+        return "dst and the sources with channels need the same number of elements"
+    return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels per weight"
+
+
+_ROWS = 64
 
 TENSOR: list[Instruction] = [
     Instruction(
@@ -214,3 +236,24 @@ TENSOR: list[Instruction] = [
 
 # Names of the instructions that run on the tensor pipe.
 TENSOR_OPERATIONS = frozenset(instruction.name for instruction in TENSOR if instruction.tensor)
+
+# They use WRAM, but not the tensor pipe.
+EXPANSION: list[Instruction] = [
+    Instruction(
+        name=f"expand_channel_{name}",
+        summary=f"dst[i, c] = src1[i, c] * src0[i]{addend}; wram holds a filter of ones (ASSUMED, not read)",
+        group="Tensor",
+        compute=_expand_mul,
+        marks=_expand_marks,
+        intrinsics=(f"__bang_expand_channel_{name}",),
+        c_signatures=(f"dst[n,channels] src0[n] wram[1] src1[n,channels] {argument}n channels",),
+        operands=(DST, Operand("src0"), _WRAM, Operand("src1"), *operands),
+        types=NUMBERS,
+        geometry=_check_channels,
+        since=592,
+    )
+    for name, addend, argument, operands in (
+        ("mul", "", "", ()),
+        ("mul_add", " + src2[i, c]", "src2[n,channels] ", (Operand("src2"),)),
+    )
+]

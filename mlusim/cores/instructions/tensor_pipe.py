@@ -54,18 +54,18 @@ def peak_ops_per_cycle(board: Board, itemsize: int, *, integers: bool) -> int:
 
 def tensor_cycles(board: Board, work: Work, multiply_adds: int) -> int:
     """Cost of a start-up and the multiply-adds at the rate of the wider operand, or of floats by halves (T)."""
-    narrow, wide = sorted(work.itemsizes[1:3])
-    if work.integers and wide == _FLOAT_BYTES:
+    smaller, larger = sorted(work.itemsizes[1:3])
+    if work.integers and larger == _FLOAT_BYTES:
         accesses = _SPLIT_ACCESSES * work.sizes[1] + _JOIN_ACCESSES * work.sizes[0]
         halves = replace(work, itemsizes=(work.itemsizes[0], _HALF_BYTES, _HALF_BYTES))
         loops = accesses * (board.scalar_nram_cycles + board.scalar_op_cycles)
         return 2 * tensor_cycles(board, halves, multiply_adds) + loops
-    if (narrow, wide) == (_HALF_BYTES, _FLOAT_BYTES):
-        rate = peak_ops_per_cycle(board, narrow, integers=False) // _HALVES_BY_FLOATS
+    if (smaller, larger) == (_HALF_BYTES, _FLOAT_BYTES):
+        rate = peak_ops_per_cycle(board, smaller, integers=False) // _HALVES_BY_FLOATS
     else:
-        rate = peak_ops_per_cycle(board, wide, integers=work.integers)
-    reached = max(1, int(rate * board.tensor_efficiency))
-    return board.tensor_startup_cycles + ceil_div(2 * multiply_adds, reached)
+        rate = peak_ops_per_cycle(board, larger, integers=work.integers)
+    ops_per_cycle = max(1, int(rate * board.tensor_efficiency))
+    return board.tensor_startup_cycles + ceil_div(2 * multiply_adds, ops_per_cycle)
 
 
 def products_exist(types: Sequence[Dtype]) -> str:

@@ -54,8 +54,8 @@ def vector_functions() -> dict[str, str]:
 def vector_casts() -> dict[str, str]:
     """Return the conversion of each cast, such as `float2int_tz`, by the cast's name."""
     conversions = {}
-    for cast in _CASTS:
-        name = f"__cn_vector_cast_{cast}"
+    for cast_name in _CASTS:
+        name = f"__cn_vector_cast_{cast_name}"
         parts = _CAST.fullmatch(name)
         assert parts is not None
         rounding = f"_{parts[3]}" if parts[3] else ""

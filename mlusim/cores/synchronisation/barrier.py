@@ -61,9 +61,9 @@ class Barrier:
 
     def number(self, task: Task) -> int:
         """Return the number in the log of the round that a task arrives at: its own rounds, counted."""
-        passed = self._arrivals_of.get(task.index, 0)
-        self._arrivals_of[task.index] = passed + 1
-        return self._first + passed
+        arrivals = self._arrivals_of.get(task.index, 0)
+        self._arrivals_of[task.index] = arrivals + 1
+        return self._first + arrivals
 
     def arrive(self, task: Task, record: int) -> None:
         """Register the arrival of a task whose pipes are drained; it resumes when all tasks have arrived."""

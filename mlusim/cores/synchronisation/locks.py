@@ -57,9 +57,9 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
         raise OperandError(f"{name} {number}: the number of a lock must be 0 or more")
     lock = locks.setdefault(number, Lock())
     if name == "unlock" and lock.owner is not task:
-        held = next((other for other, one in locks.items() if one.owner is task), None)
-        but = f"call lock({number}) first" if held is None else f"it holds lock {held}, and can only release that"
-        raise OperandError(f"unlock {number}: this task does not hold that lock; {but}")
+        held = [other for other, other_lock in locks.items() if other_lock.owner is task]
+        remedy = f"it holds lock {held[0]}, and can only release that" if held else f"call lock({number}) first"
+        raise OperandError(f"unlock {number}: this task does not hold that lock; {remedy}")
     if name == "lock" and lock.owner is task:
         error = HangError(f"deadlock: this task waits for lock {number}, which it holds itself; unlock it first")
         error.own_lock = task.index, number

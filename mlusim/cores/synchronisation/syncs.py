@@ -39,7 +39,7 @@ def _code(issuer: Issuer, name: str, pipes: int) -> int:
     return code
 
 
-def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Callable[[], Waiting | None]:
+def prepare_sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Callable[[], Waiting | None]:
     """Return a `sync` for repeated calls, each of which returns None if there is nothing to wait for."""
     records, task = issuer.log.records, issuer.task
     code = _code(issuer, name, pipes)

@@ -50,9 +50,9 @@ def check_end(issuer: Issuer) -> None:
         raise foreign_core(task)
     if task.unawaited >= 0 or task.operations > chip.max_operations:
         raise task.refusal()
-    dropped = task.dropped()
-    if dropped is not None:
-        raise task.refusal(dropped)
+    dropped_error = task.dropped()
+    if dropped_error is not None:
+        raise task.refusal(dropped_error)
     if issuer.at_check is not None:
         issuer.at_check()
         return
@@ -83,15 +83,15 @@ def _polls(chip: Chip, only_read: int) -> bool:
     latest = slice(log.count - only_read, log.count)
     element = log.records.column("a_alloc", latest)
     offset = log.records.column("a_offset", latest)
-    written = log.records.column("dst_alloc", latest)
+    written_allocations = log.records.column("dst_alloc", latest)
     of_task = log.records.column("task", latest)
-    atomics = written >= 0
+    atomics = written_allocations >= 0
     if atomics.any():
         # Atomics that change nothing count as reads.
         atomics = np.isin(log.records.column("op", latest), [log.op(name) for name in ATOMIC_NAMES & {*log.ops}])
-        if chip.changed_by_atomic > latest.start or ((written >= 0) & ~atomics).any():
+        if chip.changed_by_atomic > latest.start or ((written_allocations >= 0) & ~atomics).any():
             return False
-        element = np.where(atomics, written, element)
+        element = np.where(atomics, written_allocations, element)
         offset = np.where(atomics, log.records.column("dst_offset", latest), offset)
     if ((element < 0) & (log.records.column("pipe", latest) != SYNC)).any():
         return False
@@ -106,8 +106,8 @@ def _polls(chip: Chip, only_read: int) -> bool:
         tasks = [task for task in tasks if task.index in polling] if private else tasks
     for task in tasks:
         # An atomic waits for all pending operations of its task, so after the first one only the next is pending.
-        own = int((atomics & (of_task == task.index)).sum()) > 1
-        under_way = task.pending_io + task.pending_move > own
+        issues_atomics = int((atomics & (of_task == task.index)).sum()) > 1
+        under_way = task.pending_io + task.pending_move > issues_atomics
         if under_way or not (task.index in polling or task.waits_for):
             return False
     read = np.stack([of_task, element, offset])
@@ -119,13 +119,13 @@ def _repeats(chip: Chip, count: int) -> bool:
     log = chip.log
     if count > log.count:
         return False
-    most = _MAX_REPEATED * sum(unit.task is not None for unit in chip.units())
+    max_distinct = _MAX_REPEATED * sum(unit.task is not None for unit in chip.units())
     # The latest part of them tells in most cases.
     for part in (count // 20, count):
         latest = slice(log.count - part, log.count)
         key = np.zeros(part, np.int64)
         for name in ("task", "dst_alloc", "dst_offset", "a_alloc", "a_offset", "b_alloc", "b_offset"):
             key = key * _FACTOR + log.records.column(name, latest)
-        if len(np.unique(key)) > most:
+        if len(np.unique(key)) > max_distinct:
             return False
     return True

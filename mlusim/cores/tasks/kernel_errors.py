@@ -65,10 +65,10 @@ def reported(task: Task, error: BaseException) -> BaseException:
         error.locate(location(task, source, task.now_ps), source)
         return error
     if isinstance(error, Abandoned):
-        refused = error.error or task.refused or KernelError("the kernel was stopped")
-        refused.locate(location(task, source, task.now_ps), source)
-        refused.__suppress_context__ = True
-        return refused
+        refusal = error.error or task.refused or KernelError("the kernel was stopped")
+        refusal.locate(location(task, source, task.now_ps), source)
+        refusal.__suppress_context__ = True
+        return refusal
     if isinstance(error, KeyboardInterrupt) or _quits_debugger(error):
         # Those of `mlusim validate` are not the user's.
         if written_by_author(task.file):
@@ -76,7 +76,7 @@ def reported(task: Task, error: BaseException) -> BaseException:
         return error
     # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
     if str(error).endswith(_NO_AWAIT):
-        report: KernelError = AwaitError(_not_awaitable(error))
+        report: KernelError = AwaitError(_not_awaitable_text(error))
     elif isinstance(error, AttributeError) and isinstance(error.obj, ConversionMethods):
         report = UnknownNameError(_unknown_instruction(error.obj, str(error.name)))
     elif not awaited_all and (
@@ -85,9 +85,9 @@ def reported(task: Task, error: BaseException) -> BaseException:
         # `core.load(x) + 1`, `core.mul(a, a, core.load(x))`, `x[core.load(i)]`: the cause is the missing `await`.
         report = forgotten_await(task)
     elif isinstance(error, TypeError) and (call := _WRONG_CALL.fullmatch(str(error))):
-        report = OperandError(_wrong_call(*call.groups()))
+        report = OperandError(_wrong_call_text(*call.groups()))
     else:
-        report = KernelError(_raised(error))
+        report = KernelError(_raised_text(error))
     report.locate(location(task, source, task.now_ps), source)
     report.__cause__ = error
     # A debugger that is started after the error (`%debug`, `pytest --pdb`) stops in the innermost frame: the kernel's.
@@ -111,8 +111,8 @@ def foreign_awaitable(task: Task, coroutine: Any, waits: object) -> AwaitError:
     source = awaiting_line(coroutine, task.file)
     text = linecache.getline(*source).strip()
     # Code from `exec` has no source text.
-    waiting = f"`{text}`" if text else "this line"
-    error = AwaitError(f"{waiting} awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}")
+    line_text = f"`{text}`" if text else "this line"
+    error = AwaitError(f"{line_text} awaits {shown(waits)}, which is not an awaitable of the simulator: {_AWAITABLE}")
     error.locate(location(task, source, task.now_ps), source)
     return error
 
@@ -137,8 +137,8 @@ def forgotten_await(task: Task) -> AwaitError:
 
 def foreign_core(task: Task) -> KernelError:
     """Return the error about a kernel that uses the core of this task, which is another one or has ended."""
-    ended = ", which has ended" if task.finished else ""
-    return KernelError(f"this is the core of {task.name}{ended}: a kernel uses only its own core, while it runs")
+    state = ", which has ended" if task.finished else ""
+    return KernelError(f"this is the core of {task.name}{state}: a kernel uses only its own core, while it runs")
 
 
 def returned_value(task: Task, value: object, source: tuple[str, int]) -> KernelError:
@@ -159,17 +159,17 @@ def too_many_operations(task: Task) -> OperationLimitError:
     )
 
 
-def _not_awaitable(error: BaseException) -> str:
+def _not_awaitable_text(error: BaseException) -> str:
     if "NoneType" in str(error):
         return (
             "there is nothing to wait for: the call returned None, as memcpy_async and vector instructions do; "
             f"{_AWAITABLE}"
         )
-    called = "write its parentheses, as in `await core.sync()`; " if "method" in str(error) else ""
-    return f"{error}: {called}{_AWAITABLE}"
+    advice = "write its parentheses, as in `await core.sync()`; " if "method" in str(error) else ""
+    return f"{error}: {advice}{_AWAITABLE}"
 
 
-def _wrong_call(owner: str, name: str, complaint: str) -> str:
+def _wrong_call_text(owner: str, name: str, complaint: str) -> str:
     """Return the message about a method called with too few, too many or unknown arguments."""
     from mlusim.cores.core import Core
     from mlusim.cores.scratch import Scratch
@@ -181,16 +181,16 @@ def _wrong_call(owner: str, name: str, complaint: str) -> str:
         reduces = name.replace("atomic_", "atomic_reduce_")
         remedy = f"; {reduces}(target, operand) does not return the old value"
         return f"{call}: missing {lacks[1]}{remedy if reduces != name and hasattr(Core, reduces) else ''}"
-    if given := re.search(r"but (\d+) ", complaint):
-        complaint = f"got {plural(int(given[1]) - 1, 'positional argument')}"
-    unknown = re.search(r"unexpected keyword argument '(\w+)'", complaint)
-    return f"{call} {complaint}: {argument_advice(unknown[1] if unknown else '')}"
+    if positional := re.search(r"but (\d+) ", complaint):
+        complaint = f"got {plural(int(positional[1]) - 1, 'positional argument')}"
+    keyword = re.search(r"unexpected keyword argument '(\w+)'", complaint)
+    return f"{call} {complaint}: {argument_advice(keyword[1] if keyword else '')}"
 
 
-def _raised(error: BaseException) -> str:
+def _raised_text(error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, AttributeError) and (fixed := re.search(r"'(\w+)' of 'View' object", text)):
-        text = f"a view's {fixed[1]} is fixed: view.reshape(...), view.view(dtype) and slices return other views"
+    if isinstance(error, AttributeError) and (attribute := re.search(r"'(\w+)' of 'View' object", text)):
+        text = f"a view's {attribute[1]} is fixed: view.reshape(...), view.view(dtype) and slices return other views"
     elif isinstance(error, AttributeError) and isinstance(error.obj, View):
         from mlusim.cores.core import Core
 
@@ -204,11 +204,11 @@ def _raised(error: BaseException) -> str:
         text += f": {nearest(str(error.name), names).rstrip() or 'it has ' + ', '.join(names)}"
     elif isinstance(error, TypeError) and text == "'int' object is not callable":
         text += "; core.task_id and related names, and x.size, are numbers: write them without parentheses"
-    words = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
+    message = f"the kernel raised {type(error).__name__}{': ' if text else ''}{text}"
     if isinstance(error, AttributeError) and hasattr(View, str(error.name)) and isinstance(error.obj, _NO_TENSORS):
         kind = type(error.obj).__name__
-        words += f"; a {kind} among the arguments stays a {kind}: pass np.array(...), which is uploaded to GDRAM"
-    return words
+        message += f"; a {kind} among the arguments stays a {kind}: pass np.array(...), which is uploaded to GDRAM"
+    return message
 
 
 def _is_ours(value: object) -> bool:
@@ -219,13 +219,13 @@ def _is_ours(value: object) -> bool:
 def _unknown_instruction(core: Any, name: str) -> str:
     """Return the message for a method that a core lacks, with the nearest name."""
     # BANG C's names without the underscores.
-    plain = name.lstrip("_").removeprefix("bang_")
-    known = [known for known in dir(core) if not known.startswith("_")]
-    if "2" in plain:
-        known += CONVERSIONS
-    meant = BY_INTRINSIC.get(f"__bang_{plain}")
-    of_bang_c = f"did you mean {meant.name}?" if meant else ""
-    near = of_bang_c or replacement(plain) or nearest(plain, known).rstrip()
-    near += "" if not near else " " if near.endswith("?") else "; "
+    short_name = name.lstrip("_").removeprefix("bang_")
+    names = [names for names in dir(core) if not names.startswith("_")]
+    if "2" in short_name:
+        names += CONVERSIONS
+    instruction = BY_INTRINSIC.get(f"__bang_{short_name}")
+    bang_c_advice = f"did you mean {instruction.name}?" if instruction else ""
+    advice = bang_c_advice or replacement(short_name) or nearest(short_name, names).rstrip()
+    advice += "" if not advice else " " if advice.endswith("?") else "; "
     pages = "docs/instructions.md and docs/glossary.md list them all"
-    return f"core.{name} is not an instruction of this core: {near}{pages}"
+    return f"core.{name} is not an instruction of this core: {advice}{pages}"

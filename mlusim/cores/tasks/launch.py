@@ -93,9 +93,9 @@ class WaitingJobs:
     def popleft(self) -> tuple[int, int, int]:
         """Remove and return the next position; its x is that of its first task."""
         x, y, z = self._jobs
-        rest, i = divmod(x * y * z - self._remaining, x)
+        rows, i = divmod(x * y * z - self._remaining, x)
         self._remaining -= 1
-        return i * self._width, rest % y, rest // y
+        return i * self._width, rows % y, rows // y
 
 
 class Launch:
@@ -167,7 +167,7 @@ class Launch:
     def _place_wave(self) -> None:
         skew = self.chip.board.core_start_skew_ps
         # Consecutive tasks are placed on different clusters, so that a small grid uses the ports of all clusters.
-        free = [
+        free_cores = [
             (cluster, core)
             for core in range(self.chip.board.cores_per_cluster)
             for cluster in self.chip.clusters
@@ -176,7 +176,7 @@ class Launch:
         delay = self._delay_ps()
         cluster_delay = self._cluster_delay_ps()
         clusters: dict[int, int] = {}
-        for position, (cluster, core) in enumerate(free):
+        for position, (cluster, core) in enumerate(free_cores):
             if not self.waiting:
                 break
             job = Job(self, [cluster])
@@ -193,11 +193,11 @@ class Launch:
         cluster_delay = self._cluster_delay_ps()
         cores = range(self.chip.board.cores_per_cluster)
         while self.waiting:
-            free = [cluster for cluster in self.chip.clusters if all(map(cluster.is_free, cores))]
-            if len(free) < self.union:
+            free_clusters = [cluster for cluster in self.chip.clusters if all(map(cluster.is_free, cores))]
+            if len(free_clusters) < self.union:
                 break
             x, y, z = self.waiting.popleft()
-            job = Job(self, free[: self.union])
+            job = Job(self, free_clusters[: self.union])
             self.running.append(job)
             for cluster in job.clusters:
                 cluster.union = job

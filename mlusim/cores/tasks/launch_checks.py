@@ -54,12 +54,12 @@ def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
         parameters = list(inspect.signature(kernel).parameters.values())[1:] if callable(kernel) else []
     except (TypeError, ValueError):
         parameters = []
-    named = [
+    names = [
         parameter.name
         for parameter in parameters
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
+    return [*names[:count], *(f"argument {number}" for number in range(len(names), count))]
 
 
 def keyword_names(function: Callable[..., Any]) -> list[str]:
@@ -97,13 +97,15 @@ def check_launch(
     try:
         signature.bind(None, *arguments, **settings)
     except TypeError as error:
-        unknown = next((setting for setting in settings if setting not in signature.parameters), "")
-        meant = LAUNCH_SETTINGS.get(unknown.lower(), "")
-        near = f"; did you mean {meant}?" if meant in ("dim", "kind") else ""
-        if not near and str(error).startswith("missing"):
-            near = "; each parameter needs an argument, including outputs: mlusim.Output(shape, dtype), or Device.alloc"
+        wrong_name = next((setting for setting in settings if setting not in signature.parameters), "")
+        right_name = LAUNCH_SETTINGS.get(wrong_name.lower(), "")
+        advice = f"; did you mean {right_name}?" if right_name in ("dim", "kind") else ""
+        if not advice and str(error).startswith("missing"):
+            advice = (
+                "; each parameter needs an argument, including outputs: mlusim.Output(shape, dtype), or Device.alloc"
+            )
         raise LaunchError(
-            f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}{near}"
+            f"{name}{signature} was launched with {plural(len(arguments), 'argument')} after `core`: {error}{advice}"
         ) from None
     for argument in (*arguments, *settings.values()):
         if isinstance(argument, View):
@@ -122,8 +124,8 @@ def check_grid(dim: tuple[Any, ...], name: str) -> None:
     """Raise `LaunchError`, naming the kernel, for a result of `as_grid` that is not a grid on any board."""
     if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
         # A value that is neither an integer nor a sequence is a tuple of itself.
-        alone = len(dim) == 1 and type(dim[0]) is not int
-        raise LaunchError(f"{name}: dim {shown(dim[0] if alone else dim)}: {_GRID}")
+        is_single = len(dim) == 1 and type(dim[0]) is not int
+        raise LaunchError(f"{name}: dim {shown(dim[0] if is_single else dim)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         remedy = "loop inside the kernel" if max(dim) > MAX_GRID else "guard an empty launch with `if`"
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid must be 1 to {MAX_GRID}; {remedy}")
@@ -134,11 +136,11 @@ def clusters_of(kind: object, name: str = "") -> int:
     kinds = {"BLOCK": 0} | UNIONS
     word = kind if isinstance(kind, str) else ""
     if word not in kinds:
-        where = f"{name}: " if name else ""
+        prefix = f"{name}: " if name else ""
         # As CNRT spells it, or in lower case.
-        meant = word.upper().replace("_", "").removeprefix("CNRTFUNCTYPE")
-        near = f"did you mean {meant}? " if meant in kinds else ""
-        raise LaunchError(f"{where}task type {shown(kind)}: {near}choose one of {', '.join(kinds)}")
+        kind_name = word.upper().replace("_", "").removeprefix("CNRTFUNCTYPE")
+        advice = f"did you mean {kind_name}? " if kind_name in kinds else ""
+        raise LaunchError(f"{prefix}task type {shown(kind)}: {advice}choose one of {', '.join(kinds)}")
     return kinds[word]
 
 
@@ -159,9 +161,9 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
         if inspect.iscoroutinefunction(getattr(kernel, "__call__", None)):  # noqa: B004 - a method, not whether it can
             raise LaunchError(f"{shown(kernel)} is an object whose `__call__` is a kernel: pass that method itself")
         function_name = name if callable(kernel) and name.isidentifier() else "kernel"
-        passed = name if callable(kernel) else shown(kernel)
+        kernel_text = name if callable(kernel) else shown(kernel)
         raise LaunchError(
-            f"{passed} is not a kernel: write it as `async def {function_name}(core, ...)`, without `yield`"
+            f"{kernel_text} is not a kernel: write it as `async def {function_name}(core, ...)`, without `yield`"
         )
 
 
@@ -175,8 +177,8 @@ def _check_union(board: Board, name: str, dim: tuple[int, int, int], union: int)
     cores = board.cores_per_cluster
     width = union * cores
     if dim[0] % width:
-        near = min(round_up(dim[0], width), MAX_GRID // width * width)
+        suggested = min(round_up(dim[0], width), MAX_GRID // width * width)
         raise LaunchError(
             f"{name}: dim.x = {dim[0]} for UNION{union}: it must be a multiple of {width} ({plural(cores, 'core')} x "
-            f"{plural(union, 'cluster')}); try {near}"
+            f"{plural(union, 'cluster')}); try {suggested}"
         )

@@ -116,8 +116,8 @@ def _is_endless(iterable: ast.expr) -> bool:
     """Return whether a call may return an iterable without an end. `zip` ends with the first of its arguments."""
     if not isinstance(iterable, ast.Call):
         return False
-    called = iterable.func
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    function = iterable.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if name in ("zip", "enumerate") and iterable.args:
         return all(map(_is_endless, iterable.args[: 1 if name == "enumerate" else None]))
     return name not in _FINITE

@@ -22,7 +22,7 @@ from mlusim.cores.tasks.kernel_errors import (
     too_many_operations,
 )
 from mlusim.cores.tasks.source_line import kernel_line, open_loop_state
-from mlusim.cores.tasks.unawaited import close_task, forgotten, unstarted
+from mlusim.cores.tasks.unawaited import close_task, never_awaited, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import AwaitError, KernelError
 from mlusim.files import line_of
@@ -82,7 +82,7 @@ class Task:
         self.refused: KernelError | None = None
         self._sync_mask = 0
         self._sync_record = NONE
-        self._then: Callable[[], None] | None = None
+        self._when_drained: Callable[[], None] | None = None
         self.unawaited = NONE
         self.awaited = NONE
 
@@ -96,10 +96,10 @@ class Task:
     @property
     def name(self) -> str:
         """The name of the task in messages: `task 3 (cluster 0, core 3)`."""
-        who = "memory core of" if self.unit.is_memory_core else f"task {self.linear_id}"
+        role = "memory core of" if self.unit.is_memory_core else f"task {self.linear_id}"
         if self.unit.is_memory_core:
-            return f"{who} cluster {self.unit.cluster.index}"
-        return f"{who} (cluster {self.unit.cluster.index}, {self.unit.name})"
+            return f"{role} cluster {self.unit.cluster.index}"
+        return f"{role} (cluster {self.unit.cluster.index}, {self.unit.name})"
 
     def loops_without_progress(self) -> bool:
         """Return whether the kernel, which is running, is in a loop that may never end, such as `while`.
@@ -107,8 +107,8 @@ class Task:
         The numbers by which the loop decides have not changed since the last call.
         """
         state = () if self._frame is None else open_loop_state(self._frame)
-        before, self._loop_state = self._loop_state, state
-        return state is not None and (not state or state == before)
+        previous, self._loop_state = self._loop_state, state
+        return state is not None and (not state or state == previous)
 
     def start(
         self,
@@ -162,9 +162,9 @@ class Task:
 
     def _log_swallowed(self) -> None:
         """Log the errors that the kernel has caught since it was resumed; raise that of a coroutine it has dropped."""
-        dropped = self.dropped()
-        if dropped is not None:
-            raise dropped
+        dropped_error = self.dropped()
+        if dropped_error is not None:
+            raise dropped_error
         noted, self.chip.noted[:] = list(self.chip.noted), []
         causes = {id(error.__context__) for error in noted}
         for error in noted:
@@ -192,14 +192,14 @@ class Task:
     def transfer_done(self, transfer: Transfer, now: int) -> None:
         """Called when a transfer of this task is complete."""
         if transfer.pipe is self.unit.move:
-            left = self.pending_move = self.pending_move - 1
+            pending = self.pending_move = self.pending_move - 1
         else:
-            left = self.pending_io = self.pending_io - 1
+            pending = self.pending_io = self.pending_io - 1
         if transfer.blocks:
             if now > self.now_ps:
                 self.now_ps = now
             self.resume()
-        elif self._then is not None and not (left or self._busy()):
+        elif self._when_drained is not None and not (pending or self._busy()):
             self._drained(transfer.record, now)
 
     def drain(self, mask: int, record: int, then: Callable[[], None]) -> bool:
@@ -210,7 +210,7 @@ class Task:
         self._sync_mask = mask
         self._sync_record = record
         if self._busy():
-            self._then = then
+            self._when_drained = then
             return True
         self._end_wait(NONE)
         return False
@@ -240,7 +240,7 @@ class Task:
         return (self.pending_io > 0 and mask >> IO & 1 == 1) or (self.pending_move > 0 and mask >> MOVE & 1 == 1)
 
     def _drained(self, last_record: int, now: int) -> None:
-        then, self._then = self._then, None
+        then, self._when_drained = self._when_drained, None
         self.now_ps = max(self.now_ps, now)
         self._end_wait(last_record)
         assert then is not None
@@ -276,11 +276,11 @@ class Task:
         if self.unawaited != NONE:
             raise self.refusal()
         frame, self._frame = self._frame, None
-        dropped = unstarted(frame)
-        for coroutine in dropped:
+        coroutines = unstarted(frame)
+        for coroutine in coroutines:
             coroutine.close()
-        if dropped:
-            raise forgotten(dropped[0].__name__, frame.f_code.co_filename, line_of(frame))
+        if coroutines:
+            raise never_awaited(coroutines[0].__name__, frame.f_code.co_filename, line_of(frame))
         if value is not None:
             raise returned_value(self, value, ("", 0) if frame is None else (frame.f_code.co_filename, line_of(frame)))
         if not self.drain(ALL_PIPES, NONE, self._end):

@@ -23,7 +23,7 @@ _WARN = "_warn_unawaited_coroutine"
 _CLOSING_ATTEMPTS = 100
 
 
-def forgotten(name: str, file: str, line: int, *, dropped: bool = False) -> AwaitError:
+def never_awaited(name: str, file: str, line: int, *, dropped: bool = False) -> AwaitError:
     """Return the error about a coroutine created at a line, which may have ended already."""
     error = AwaitError(
         f"`{name}(...)` was never awaited, so it never ran: write `await {name}(...)`",
@@ -34,7 +34,7 @@ def forgotten(name: str, file: str, line: int, *, dropped: bool = False) -> Awai
     return error
 
 
-class _Discarded:
+class _DiscardWatch:
     """Python's function that warns of a coroutine that was never awaited, replaced: kernels make an error of it.
 
     Python calls it where the coroutine ends, and nothing can be raised there: the error is only created, and so noted
@@ -50,24 +50,24 @@ class _Discarded:
         """Replace the function, once per process; without effect on coroutines outside a run."""
         if self.warn is None:
             self.warn = vars(warnings).get(_WARN)
-            vars(warnings)[_WARN] = self.found
+            vars(warnings)[_WARN] = self.warn_or_note
             gc.callbacks.append(self.collects)
 
     def collects(self, phase: str, _: object) -> None:
         """Called when the garbage collector starts and stops."""
         self.collecting = phase == "start"
 
-    def found(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
+    def warn_or_note(self, coroutine: CoroutineType[Any, Any, Any]) -> None:
         """Called for a coroutine that ends before it was started."""
         if NOTED.get() is None or self.collecting:
             if self.warn is not None:
                 self.warn(coroutine)
             return
         frame = _getframe(1)
-        forgotten(coroutine.__name__, frame.f_code.co_filename, line_of(frame), dropped=True)
+        never_awaited(coroutine.__name__, frame.f_code.co_filename, line_of(frame), dropped=True)
 
 
-watch_discarded = _Discarded().watch
+watch_discarded = _DiscardWatch().watch
 
 
 def unstarted(frame: FrameType | None) -> list[CoroutineType[Any, Any, Any]]:
