@@ -110,7 +110,7 @@ def measure(run: Run) -> tuple[float, float, int, int, int]:
         best[1] = min(best[1], time.process_time() - begin)
     del log
     # Outputs are allocated again, not in the memory of the last run.
-    reused._free.clear()  # noqa: SLF001 - no one else needs this
+    reused._free_results.clear()  # noqa: SLF001 - no one else needs this
     tracemalloc.start()
     log, board, plan = run()
     alone = tracemalloc.get_traced_memory()[1]

@@ -198,7 +198,7 @@ def peak_bytes(log: Log, kind: MemoryKind, board: Board) -> int:
 
     A buffer freed at the time of its allocation counts on its own.
     """
-    rounded = memory_sizes(board)[kind].rounded
+    allocated_bytes = memory_sizes(board)[kind].allocated_bytes
     owners: dict[str, int] = {}
     events: list[tuple[int, int, int]] = []
     peak = 0
@@ -206,18 +206,18 @@ def peak_bytes(log: Log, kind: MemoryKind, board: Board) -> int:
         if record.memory != kind.value:
             continue
         owner = owners.setdefault(record.memory_name, len(owners))
-        size = rounded(record.nbytes)
-        peak = max(peak, size)
+        nbytes = allocated_bytes(record.nbytes)
+        peak = max(peak, nbytes)
         if record.end_ps != record.start_ps:
-            events.append((owner, record.start_ps, size))
+            events.append((owner, record.start_ps, nbytes))
             if record.end_ps != NONE:
-                events.append((owner, record.end_ps, -size))
-    used, last_owner = 0, NONE
+                events.append((owner, record.end_ps, -nbytes))
+    used_bytes, last_owner = 0, NONE
     # At equal times, releases come first, as they make room for allocations.
-    for owner, _, size in sorted(events):
-        used = size if owner != last_owner else used + size
+    for owner, _, change in sorted(events):
+        used_bytes = change if owner != last_owner else used_bytes + change
         last_owner = owner
-        peak = max(peak, used)
+        peak = max(peak, used_bytes)
     return peak
 
 

@@ -268,7 +268,9 @@ def _transfer(
 def _cost_with_answer(board: Board, cost: CopyCost) -> CopyCost:
     """Return the cost of an atomic that waits for the old value: it starts up as a load does, if that takes longer."""
     more_ps = max(board.dma_read_latency_ps - cost.latency_ps, 0)
-    return CopyCost(cost.work, cost.limit, cost.ratio, cost.traffic, cost.latency_ps + more_ps, cost.alone_ps + more_ps)
+    return CopyCost(
+        cost.work, cost.limit, cost.work_per_byte, cost.traffic, cost.latency_ps + more_ps, cost.alone_ps + more_ps
+    )
 
 
 def _shape(issuer: Issuer, dst: View, direction: Any, *, rereads: bool) -> CopyShape:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 
-def boxed(view: View, start: Extents, stop: Extents) -> View:
+def box_of(view: View, start: Extents, stop: Extents) -> View:
     """Return a box of a view; axes beyond those of `start` stay whole."""
     return view[tuple(map(slice, start, stop))]
 
@@ -26,7 +26,7 @@ def front(buffer: View, shape: Extents) -> View:
     return buffer[: math.prod(shape)].reshape(shape)
 
 
-def fronts_of(buffer: View) -> Callable[..., View]:
+def front_views(buffer: View) -> Callable[..., View]:
     """Return a function that returns the front of a flat buffer in a shape, with a cache: tiles have few shapes.
 
     If it is called with a row size as well, the front consists of rows of that size, or of single elements for 0.
@@ -56,8 +56,8 @@ def copy_box_async(core: Core, dst: View, src: View) -> None:
     if _is_one_copy(dst, src, core.board):
         core.memcpy_async(dst, src)
     else:
-        for piece in copies(dst, src, core.board):
-            core.memcpy_async(*piece)
+        for box_copy in copies(dst, src, core.board):
+            core.memcpy_async(*box_copy)
 
 
 def _is_one_copy(dst: View, src: View, board: Board) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from mlusim.kernels.boxes import boxed, copy_box, fronts_of
+from mlusim.kernels.boxes import box_of, copy_box, front_views
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
 from mlusim.planning.gather import GatherParameters
@@ -38,27 +38,29 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
     settings = plan.parameters_as(GatherParameters)
     lookups = settings.lookups
     tuples = _tuples(index, lookups)
-    slabs = fronts_of(core.nram.alloc(settings.slab, x.dtype, "slab"))
+    slabs = front_views(core.nram.alloc(settings.slab, x.dtype, "slab"))
     if lookups.columns:
-        values_in = fronts_of(core.nram.alloc(settings.values, x.dtype, "values"))
+        values_in = front_views(core.nram.alloc(settings.values, x.dtype, "values"))
         reader = IndexTiles(core, index.dtype, settings.lookups_at_once, settings.index_arithmetic)
     loaded_box: Box | None = None
     rank = len(lookups.positions)
     for tile in plan.tiles_of(core.task_id):
         box = lookups.slab_of(tile.start, tile.stop)
-        source = boxed(x, *box)
+        source = box_of(x, *box)
         slab = slabs(source.shape)
         if box != loaded_box:
             await copy_box(core, slab, source)
             loaded_box = box
-        target = boxed(out, tile.start, tile.stop)
+        target = box_of(out, tile.start, tile.stop)
         if not lookups.columns:
             # Nothing to select: the slab is the tile or, in standard mode, each of its rows.
             gathered = len(lookups.gathered_axes)
-            spread = slab.reshape(*slab.shape[: rank - gathered], *(1,) * gathered, *slab.shape[rank - gathered :])
-            await copy_box(core, target, spread.broadcast_to(*target.shape))
+            with_lookup_axes = slab.reshape(
+                *slab.shape[: rank - gathered], *(1,) * gathered, *slab.shape[rank - gathered :]
+            )
+            await copy_box(core, target, with_lookup_axes.broadcast_to(*target.shape))
             continue
-        origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
+        origin = box_of(tuples, tile.start[:rank], tile.stop[:rank])
         addresses = lookups.addresses((tile.start, tile.stop), box, await reader.load(origin), origin)
         row = 0 if lookups.aligned else math.prod(target.shape[rank:])
         to, rows = values_in(target.shape, row), slabs(source.shape, row)
@@ -82,10 +84,10 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
     lookups = settings.lookups
     rank = len(lookups.positions)
     tuples = _tuples(index, lookups)
-    values_in = fronts_of(core.nram.alloc(settings.values, x.dtype, "values"))
+    values_in = front_views(core.nram.alloc(settings.values, x.dtype, "values"))
     reader = IndexTiles(core, index.dtype, settings.lookups_at_once, settings.index_arithmetic)
     for tile in plan.tiles_of(core.task_id):
-        origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
+        origin = box_of(tuples, tile.start[:rank], tile.stop[:rank])
         addresses = lookups.addresses(
             (tile.start, tile.stop), ((0,) * x.ndim, x.shape), await reader.load(origin), origin
         )
@@ -98,7 +100,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
             await core.sync_io()
         else:
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
-        await copy_box(core, boxed(out, tile.start, tile.stop), values_in(tile.shape))
+        await copy_box(core, box_of(out, tile.start, tile.stop), values_in(tile.shape))
 
 
 def _tuples(index: View, lookups: Lookups) -> View:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.errors import PlanError
-from mlusim.kernels.boxes import copy_box, copy_box_async, front, fronts_of
+from mlusim.kernels.boxes import copy_box, copy_box_async, front, front_views
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 from mlusim.planning.box_sizes import Extents
@@ -42,7 +42,7 @@ class IndexTiles:
         self._arithmetic = arithmetic
         self._lookups = lookups
         self._index = core.nram.alloc(lookups * arithmetic.columns, dtype, "index")
-        self._loaded = fronts_of(self._index)
+        self._loaded = front_views(self._index)
         width = np.dtype(f"i{arithmetic.width()}")
         self._buffers = {
             name: core.nram.alloc(lookups * size // width.itemsize, width, name)
@@ -58,22 +58,22 @@ class IndexTiles:
         An index that repeats along its first axes, with stride 0, is loaded once and repeated within NRAM. A single
         repetition is loaded as well, because a contiguous move on 2xx copies whole, aligned 128 B only (B).
         """
-        loaded = self._loaded(index.shape)
-        shared = next((axis for axis, stride in enumerate(index.strides) if stride), index.ndim)
-        repeats = math.prod(index.shape[:shared])
+        target = self._loaded(index.shape)
+        shared_axes = next((axis for axis, stride in enumerate(index.strides) if stride), index.ndim)
+        repeats = math.prod(index.shape[:shared_axes])
         if repeats <= LOADED_REPEATS:
-            await copy_box(self._core, loaded, index)
-            return loaded
-        rows = loaded.reshape(repeats, -1)
-        await copy_box(self._core, rows[0], index[(0,) * shared].reshape(-1))
+            await copy_box(self._core, target, index)
+            return target
+        rows = target.reshape(repeats, -1)
+        await copy_box(self._core, rows[0], index[(0,) * shared_axes].reshape(-1))
         await self._core.memcpy(rows[1:], rows[:1].broadcast_to(repeats - 1, rows.shape[1]))
-        return loaded
+        return target
 
     def load_async(self, index: View) -> View:
         """Issue the load of a box of the index; a sync is required before it is used."""
-        loaded = self._loaded(index.shape)
-        copy_box_async(self._core, loaded, index)
-        return loaded
+        target = self._loaded(index.shape)
+        copy_box_async(self._core, target, index)
+        return target
 
     def offsets(self, addresses: Addresses) -> tuple[View, View | None]:
         """Compute row numbers (the offsets of `__gather`) and a mask of those within the windows.
@@ -86,19 +86,19 @@ class IndexTiles:
             core.convert(workspace.converted, workspace.loaded)
         if len(workspace.planes) > 1:
             core.transpose(workspace.transposed, workspace.converted)
-        spare, mask = workspace.spare, None
+        scratch, mask = workspace.scratch, None
         for column, (axis, plane) in enumerate(zip(addresses.axes, workspace.planes, strict=True)):
             magnitude = workspace.magnitudes[column]
             # As unsigned numbers, negative values exceed every extent: the minimum with value + extent wraps them.
-            core.add(spare, plane, axis.extent)
-            core.minequal(magnitude, magnitude, workspace.spare_magnitude)
+            core.add(scratch, plane, axis.extent)
+            core.minequal(magnitude, magnitude, workspace.scratch_magnitude)
             if axis.start:
                 core.sub(plane, plane, axis.start)
             if axis.narrowed:
-                inside = workspace.mask_magnitude if mask is None else workspace.spare_magnitude
-                core.lt(inside, magnitude, axis.stop - axis.start)
+                mask_bits = workspace.mask_magnitude if mask is None else workspace.scratch_magnitude
+                core.lt(mask_bits, magnitude, axis.stop - axis.start)
                 if mask is not None:
-                    core.mul(mask, mask, spare)
+                    core.mul(mask, mask, scratch)
                 mask = workspace.mask
             if axis.step != 1:
                 core.mul(plane, plane, axis.step)
@@ -117,7 +117,7 @@ class IndexTiles:
     def numbers(self, addresses: Addresses) -> tuple[View, View]:
         """Issue the vector instructions that compute row numbers; return them with a scratch buffer of equal size."""
         rows, _ = self.offsets(addresses)
-        return rows, self._workspace_of(addresses.count).spare
+        return rows, self._workspace_of(addresses.count).scratch
 
     def _workspace_of(self, count: int) -> _Workspace:
         """Return views of the buffers for `count` lookups."""
@@ -129,25 +129,28 @@ class IndexTiles:
     def _new_workspace(self, count: int) -> _Workspace:
         columns, width = self._arithmetic.columns, np.dtype(f"i{self._arithmetic.width()}")
         flat = self._index[: count * columns]
-        loaded = flat.reshape(count, columns)
-        converted = loaded
-        free = flat
+        tile = flat.reshape(count, columns)
+        converted = tile
+        free_bytes = flat
         if "converted" in self._buffers:
             converted = front(self._buffers["converted"], (count, columns))
-            free = flat.view(width)
+            free_bytes = flat.view(width)
         transposed = converted.reshape(columns, count)
         if columns > 1:
             if "columns" in self._buffers:
                 transposed = front(self._buffers["columns"], (columns, count))
             else:
-                transposed, free = free[: count * columns].reshape(columns, count), free[count * columns :]
-        spare = self._buffers["spare"][:count] if "spare" in self._buffers else free[:count]
-        mask = self._buffers["mask"][:count] if "mask" in self._buffers else free[free.size - count :]
+                transposed, free_bytes = (
+                    free_bytes[: count * columns].reshape(columns, count),
+                    free_bytes[count * columns :],
+                )
+        scratch = self._buffers["spare"][:count] if "spare" in self._buffers else free_bytes[:count]
+        mask = self._buffers["mask"][:count] if "mask" in self._buffers else free_bytes[free_bytes.size - count :]
         planes = tuple(transposed)
         unsigned = np.dtype(f"u{self._arithmetic.width()}")
         magnitudes = tuple(plane.view(unsigned) for plane in planes)
         return _Workspace(
-            loaded, converted, transposed, planes, spare, mask, magnitudes, spare.view(unsigned), mask.view(unsigned)
+            tile, converted, transposed, planes, scratch, mask, magnitudes, scratch.view(unsigned), mask.view(unsigned)
         )
 
     async def lists(self, addresses: Addresses) -> tuple[View, View, int]:
@@ -158,11 +161,11 @@ class IndexTiles:
         if mask is None:
             raise PlanError("a window that excludes nothing needs no lists: use the offsets as they are")
         positions = self._table("positions", (self._lookups,), (1,))[: addresses.count]
-        count = await core.collect(workspace.spare, rows, mask, known=addresses)
+        count = await core.collect(workspace.scratch, rows, mask, known=addresses)
         if count:
             # The row numbers have been copied to the list, so their buffer is free.
             await core.collect(rows, positions, mask, known=addresses)
-        return workspace.spare[:count], rows[:count], count
+        return workspace.scratch[:count], rows[:count], count
 
     def _table(self, name: str, shape: Extents, steps: Extents) -> View:
         """Return a table of sum(coordinate * step) by position, computed by doubling.
@@ -180,15 +183,15 @@ class IndexTiles:
                 inner *= outer.pop()[0]
             core.fill(table[:inner], 0)
             for extent, step in reversed(outer):
-                filled = 1
-                while filled < extent:
-                    step_count = min(filled, extent - filled)
+                entries = 1
+                while entries < extent:
+                    step_count = min(entries, extent - entries)
                     core.add(
-                        table[filled * inner : (filled + step_count) * inner],
+                        table[entries * inner : (entries + step_count) * inner],
                         table[: step_count * inner],
-                        filled * step,
+                        entries * step,
                     )
-                    filled += step_count
+                    entries += step_count
                 inner *= extent
         return table[: math.prod(shape)]
 
@@ -198,8 +201,8 @@ def _is_front(axes: _Axes, table: _Axes) -> bool:
     if not axes or len(axes) > len(table):
         return not axes
     (extent, step), *inner = axes
-    (limit, same), *others = table[-len(axes) :]
-    return inner == others and step == same and extent <= limit
+    (limit, table_step), *others = table[-len(axes) :]
+    return inner == others and step == table_step and extent <= limit
 
 
 class _Workspace(NamedTuple):
@@ -212,8 +215,8 @@ class _Workspace(NamedTuple):
     converted: View
     transposed: View
     planes: tuple[View, ...]
-    spare: View
+    scratch: View
     mask: View
     magnitudes: tuple[View, ...]
-    spare_magnitude: View
+    scratch_magnitude: View
     mask_magnitude: View

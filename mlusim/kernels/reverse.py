@@ -15,7 +15,7 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mlusim.kernels.boxes import copy_box_async, fronts_of
+from mlusim.kernels.boxes import copy_box_async, front_views
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -39,7 +39,7 @@ async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     if core.is_memory_core:
         return
     settings = plan.parameters_as(ReverseParameters)
-    exact = core.board.needs_aligned_vectors and settings.method.passes
+    needs_aligned_tiles = core.board.needs_aligned_vectors and settings.method.passes
     inner, largest = plan.output_shape[2], settings.elements
 
     def buffer_elements(tile: Tile) -> int:
@@ -47,7 +47,7 @@ async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
         return elements if elements * x.itemsize % VECTOR_BYTES else largest
 
     tiles = [*plan.tiles_of(core.task_id)]
-    if not exact:
+    if not needs_aligned_tiles:
         await _reverse_equal_tiles(core, x, out, plan, largest, tiles)
         return
     for elements, equal in groupby(tiles, buffer_elements):
@@ -71,10 +71,10 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     buffers = 1
     if overlapped:
         buffers = 3 if method.passes and not odd else 2
-    loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
-    loaded_in = [fronts_of(buffer) for buffer in loaded]
+    load_buffers = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
+    loaded_in = [front_views(buffer) for buffer in load_buffers]
     spares = (buffers if odd else 1) if method.passes else 0
-    spare = [core.nram.alloc(elements, x.dtype, f"mirrored {buffer}") for buffer in range(spares)]
+    mirror_buffers = [core.nram.alloc(elements, x.dtype, f"mirrored {buffer}") for buffer in range(spares)]
 
     def load(position: int, tile: Tile) -> None:
         source = source_of(tile)
@@ -85,7 +85,7 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     def mirrors(buffer: int, size: int) -> list[tuple[View, View]]:
         """Return destination and source of each mirror instruction: back and forth between the buffers of a tile."""
         pairs = []
-        source, destination = loaded[buffer][: size * inner], spare[buffer % spares][: size * inner]
+        source, destination = load_buffers[buffer][: size * inner], mirror_buffers[buffer % spares][: size * inner]
         for width in mirror_widths(plan, size):
             pairs.append((destination.reshape(-1, width), source.reshape(-1, width)))
             source, destination = destination, source
@@ -98,7 +98,7 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     def store(position: int, tile: Tile) -> None:
         first = (tile.start[0] * extent + tile.start[1]) * inner
         count = (tile.stop[1] - tile.start[1]) * inner
-        buffer = spare[position % spares] if odd else loaded[position % buffers]
+        buffer = mirror_buffers[position % spares] if odd else load_buffers[position % buffers]
         core.memcpy_async(target[first : first + count], buffer[:count])
 
     await run_stages(core, tiles, load, mirror if method.passes else None, store, overlapped=overlapped)

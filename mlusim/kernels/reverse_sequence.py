@@ -14,7 +14,7 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mlusim.kernels.boxes import boxed, front
+from mlusim.kernels.boxes import box_of, front
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -42,24 +42,24 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     elements = round_up(settings.elements, block)
     results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(buffers)]
     # Entries that the loads reverse are stored from where they were loaded.
-    loaded = results
+    load_buffers = results
     if staged:
-        loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
+        load_buffers = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
         if any(math.prod(tile.shape) % block for tile in tiles):
-            await clear(core, loaded)
+            await clear(core, load_buffers)
     loaded_lengths = Lengths(core, lengths, layout)
 
     async def load(position: int, tile: Tile) -> None:
         """Load a tile: as it is, or for each entry the reversed rows and the others."""
-        to = front(loaded[position % buffers], tile.shape)
+        to = front(load_buffers[position % buffers], tile.shape)
         if staged and plan.tier == 1:
-            core.memcpy_async(to, boxed(source, tile.start, tile.stop))
+            core.memcpy_async(to, box_of(source, tile.start, tile.stop))
             return
-        outer, first, start, left = layout.ordered(tile.start)
-        _, _, stop, right = layout.ordered(tile.stop)
+        outer, first, start, first_element = layout.reorder(tile.start)
+        _, _, stop, end_element = layout.reorder(tile.stop)
         to_entries, entries = layout.by_entry(to)[0], layout.by_entry(source)[outer]
         for entry, count in enumerate(await loaded_lengths.reversed_rows(tile), first):
-            rows, to_rows = entries[entry, :, left:right], to_entries[entry - first]
+            rows, to_rows = entries[entry, :, first_element:end_element], to_entries[entry - first]
             if count:
                 # Rows [start, start + count) of the output, counted back from the end of the sequence.
                 end = loaded_lengths.of(entry) - start
@@ -70,12 +70,12 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
 
     async def reverse(position: int, tile: Tile) -> None:
         """Move a loaded tile within NRAM, and reverse the first rows of its entries."""
-        before, after = loaded[position % buffers], results[position % buffers]
+        source, result = load_buffers[position % buffers], results[position % buffers]
         lanes = round_up(math.prod(tile.shape), block)
         # In the compute pipe, which mirrors follow in order, or on the Move pipe, which moves of rows follow.
         move_tile = core.memcpy_async if settings.mirrored else core.move
-        move_tile(after[:lanes], before[:lanes])
-        from_entries, to_entries = (layout.by_entry(front(buffer, tile.shape))[0] for buffer in (before, after))
+        move_tile(result[:lanes], source[:lanes])
+        from_entries, to_entries = (layout.by_entry(front(buffer, tile.shape))[0] for buffer in (source, result))
         for number, count in enumerate(await loaded_lengths.reversed_rows(tile)):
             # A single row needs no reversal.
             if count > 1:
@@ -86,7 +86,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
                     core.move(to_rows, rows[_BACKWARD])
 
     def store(position: int, tile: Tile) -> None:
-        core.memcpy_async(boxed(target, tile.start, tile.stop), front(results[position % buffers], tile.shape))
+        core.memcpy_async(box_of(target, tile.start, tile.stop), front(results[position % buffers], tile.shape))
 
     compute = reverse if staged else None
     await run_stages(core, tiles, load, compute, store, overlapped=settings.overlapped, skippable=False)
@@ -112,26 +112,26 @@ class Lengths:
         self._core = core
         self._lengths = lengths
         self._layout = layout
-        self._loaded: dict[int, int] = {}
+        self._lengths_loaded: dict[int, int] = {}
 
     async def reversed_rows(self, tile: Tile) -> list[int]:
         """Return by entry of a tile how many of its rows are reversed: the first ones."""
-        _, first, start, _ = self._layout.ordered(tile.start)
-        _, last, stop, _ = self._layout.ordered(tile.stop)
+        _, first, start, _ = self._layout.reorder(tile.start)
+        _, last, stop, _ = self._layout.reorder(tile.stop)
         await self._load(first, last)
         return [min(max(self.of(entry) - start, 0), stop - start) for entry in range(first, last)]
 
     async def _load(self, first: int, last: int) -> None:
         """Load the lengths of entries [first, last) that are not loaded yet: one scalar load each."""
         coordinates = {self._layout.batch_of(entry) for entry in range(first, min(last, first + self._layout.period))}
-        missing = sorted(coordinates - self._loaded.keys())
+        not_loaded = sorted(coordinates - self._lengths_loaded.keys())
         # Entries that begin in one row of the batch and end in the next have two runs of coordinates.
-        for _, numbered in groupby(enumerate(missing), lambda item: item[1] - item[0]):
+        for _, numbered in groupby(enumerate(not_loaded), lambda item: item[1] - item[0]):
             run = [coordinate for _, coordinate in numbered]
             values = await self._core.load_array(self._lengths[run[0] : run[-1] + 1])
             for coordinate, value in zip(run, values.tolist(), strict=True):
-                self._loaded[coordinate] = min(max(value, 0), self._layout.rows)
+                self._lengths_loaded[coordinate] = min(max(value, 0), self._layout.rows)
 
     def of(self, entry: int) -> int:
         """Return the length of an entry; it must have been loaded."""
-        return self._loaded[self._layout.batch_of(entry)]
+        return self._lengths_loaded[self._layout.batch_of(entry)]

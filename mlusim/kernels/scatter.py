@@ -18,7 +18,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, fronts_of
+from mlusim.kernels.boxes import box_of, copy_box, copy_box_async, front_views
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.kernels.sorted_scatter import scatter_regions, scatter_sort, scatter_sorted_rows
 from mlusim.memory.addresses import Addresses
@@ -51,20 +51,20 @@ async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, p
         return
     settings = plan.parameters_as(ScatterParameters)
     lookups = settings.lookups
-    slabs = fronts_of(core.nram.alloc(settings.tile, x.dtype, "slab"))
+    slabs = front_views(core.nram.alloc(settings.tile, x.dtype, "slab"))
     updates = Updates(core, index, src, settings, settings.chunk) if settings.chunk else None
     for tile in plan.tiles_of(core.task_id):
         slab = slabs(tile.shape)
         replaced = _replaced(lookups, tile, src) if updates is None else None
         if replaced is None or replaced.shape != slab.shape:
-            await copy_box(core, slab, boxed(x, tile.start, tile.stop))
+            await copy_box(core, slab, box_of(x, tile.start, tile.stop))
         if replaced is not None:
-            await copy_box(core, boxed(slab, (0,) * slab.ndim, replaced.shape), replaced)
+            await copy_box(core, box_of(slab, (0,) * slab.ndim, replaced.shape), replaced)
         if updates is not None:
             box = (tile.start, tile.stop)
             row = 0 if lookups.aligned else math.prod(tile.shape[lookups.columns :])
             await updates.apply(box, box, partial(_whole, slabs(tile.shape, row)))
-        await copy_box(core, boxed(out, tile.start, tile.stop), slab)
+        await copy_box(core, box_of(out, tile.start, tile.stop), slab)
 
 
 def _whole(rows: View, _: Box) -> View:
@@ -79,11 +79,11 @@ async def scatter_rows(core: Core, x: View, index: View, src: View, out: View, p
     settings = plan.parameters_as(ScatterParameters)
     lookups = settings.lookups
     with core.nram.scope():
-        staged_in = fronts_of(core.nram.alloc(settings.tile, x.dtype, "copied"))
+        staged_in = front_views(core.nram.alloc(settings.tile, x.dtype, "copied"))
         for tile in plan.tiles_of(core.task_id):
             staged = staged_in(tile.shape)
-            await copy_box(core, staged, boxed(x, tile.start, tile.stop))
-            await copy_box(core, boxed(out, tile.start, tile.stop), staged)
+            await copy_box(core, staged, box_of(x, tile.start, tile.stop))
+            await copy_box(core, box_of(out, tile.start, tile.stop), staged)
     assert settings.chunk is not None
     updates = Updates(core, index, src, settings, settings.chunk)
     for region in settings.regions.of_task(core.task_id):
@@ -112,7 +112,7 @@ class Updates:
         self._numbered = core.board.has_gather or settings.index_arithmetic.numbered
         if self._chunk.values_at_once:
             values = core.nram.alloc(self._chunk.values_at_once * self._chunk.row, src.dtype, "values")
-            self._values_in = fronts_of(values)
+            self._values_in = front_views(values)
 
     async def apply(self, window: Box, counted: Box, rows_for: Callable[[Box], View]) -> None:
         """Apply the updates of a box of the output, in order.
@@ -125,14 +125,14 @@ class Updates:
         core, lookups = self._core, self._lookups
         rank = len(lookups.positions)
         for start, stop in _chunks(lookups, lookups.values_of(*window), self._chunk.sizes):
-            origin = boxed(self._tuples, start[:rank], stop[:rank])
+            origin = box_of(self._tuples, start[:rank], stop[:rank])
             index = await self._reader.load(origin)
             addresses = lookups.addresses((start, stop), counted, index, origin, window=window)
             rows = rows_for((start, stop))
             if self._chunk.fetch:
                 await self._fetch(rows, self._rows_of_src(start, stop), addresses)
                 continue
-            source = boxed(self._src, start, stop)
+            source = box_of(self._src, start, stop)
             loaded = self._values_in(source.shape)
             values = self._values_in(source.shape, rows.shape[1] if rows.ndim > 1 else 0)
             if self._listed:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, front
+from mlusim.kernels.boxes import box_of, copy_box, copy_box_async, front
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -36,9 +36,9 @@ async def scatter_sort(
     lookups, binning = settings.lookups, settings.binning
     tuples = index.reshape(*lookups.positions, lookups.columns)
     sources = src if lookups.aligned else src.reshape(lookups.positions)
-    whole = (0,) * x.ndim, x.shape
+    whole_box = (0,) * x.ndim, x.shape
     reader = IndexTiles(core, index.dtype, binning.lookups_at_once, settings.index_arithmetic)
-    loaded = core.nram.alloc(binning.lookups_at_once, x.dtype, "values")
+    values_buffer = core.nram.alloc(binning.lookups_at_once, x.dtype, "values")
     row_type = np.dtype(f"i{binning.width}")
     sorted_rows = core.nram.alloc(binning.lookups_at_once, row_type, "sorted rows")
     sorted_values = core.nram.alloc(binning.lookups_at_once, x.dtype, "sorted values")
@@ -47,16 +47,16 @@ async def scatter_sort(
     chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
     for step, (first, low, high) in enumerate(zip(*chunks, strict=True)):
         start, stop = tuple(low), tuple(high)
-        source, origin = boxed(sources, start, stop), boxed(tuples, start, stop)
+        source, origin = box_of(sources, start, stop), box_of(tuples, start, stop)
         tile = reader.load_async(origin)
-        copy_box_async(core, front(loaded, source.shape), source)
+        copy_box_async(core, front(values_buffer, source.shape), source)
         await core.sync_io()
-        addresses = lookups.addresses((start, stop), whole, tile, origin)
+        addresses = lookups.addresses((start, stop), whole_box, tile, origin)
         # Where the row also depends on the position, the lookups of a chunk reach only a few bins, often just one.
         lowest, highest = addresses.base // binning.size, (addresses.base + addresses.pattern.reach) // binning.size
         addresses = addresses.relative_to(lowest * binning.size)
         count, bins = addresses.count, highest - lowest + 1
-        to, values = (sorted_rows[:count], sorted_values[:count]), loaded[:count]
+        to, values = (sorted_rows[:count], sorted_values[:count]), values_buffer[:count]
         if counters is not None:
             begins = await core.scalar_bins(*to, addresses, values, counters[:bins], size=binning.size)
         else:
@@ -137,7 +137,7 @@ class _SortedUpdates:
         # Most lists are full.
         self._parts: dict[int, tuple[View, View, View]] = {}
         self._firsts, _, _ = binning.boxes(settings.lookups)
-        self._reached = settings.lookups.reach(binning.sizes)
+        self._bins_reached = settings.lookups.reach(binning.sizes)
         self._lowest = binning.lowest_rows(settings.lookups)
 
     async def apply(self, region: View, low: int) -> None:
@@ -149,15 +149,15 @@ class _SortedUpdates:
         """
         number = low // self._binning.size
         # Only these chunks have lookups that can reach the region.
-        (chunks,) = ((self._lowest < low + region.size) & (self._lowest + self._reached >= low)).nonzero()
+        (chunks,) = ((self._lowest < low + region.size) & (self._lowest + self._bins_reached >= low)).nonzero()
         if not len(chunks):
             return
         for first in range(int(chunks[0]), int(chunks[-1]) + 1, self._binning.bounds_at_once):
-            chosen = slice(first, min(first + self._binning.bounds_at_once, int(chunks[-1]) + 1))
-            source = self._starts[chosen, number : number + 2]
+            chunk_range = slice(first, min(first + self._binning.bounds_at_once, int(chunks[-1]) + 1))
+            source = self._starts[chunk_range, number : number + 2]
             bounds = self._bounds[: source.shape[0]]
             await copy_box(self._core, bounds, source)
-            begins, ends = (self._firsts[chosen, None] + await self._core.load_array(bounds, origin=source)).T
+            begins, ends = (self._firsts[chunk_range, None] + await self._core.load_array(bounds, origin=source)).T
             runs = run_lists(begins, ends - begins, self._binning.updates_at_once)
             firsts, nbytes = runs.begins * self._row_and_value + self._sections, runs.lengths * self._row_and_value
             for count, part in runs.lists:
@@ -172,8 +172,8 @@ class _SortedUpdates:
             firsts, nbytes: runs of bytes of the workspace: first all rows of the list, then their values.
         """
         core = self._core
-        loaded, rows, values = self._parts_of(count)
-        await core.memcpy_rows(loaded, self._updates, None, firsts, lengths=nbytes, blocking=False)
+        list_bytes, rows, values = self._parts_of(count)
+        await core.memcpy_rows(list_bytes, self._updates, None, firsts, lengths=nbytes, blocking=False)
         if core.board.has_gather:
             core.scatter(region, values, rows)
             await core.sync()
@@ -187,9 +187,9 @@ class _SortedUpdates:
         parts = self._parts.get(count)
         if parts is not None:
             return parts
-        loaded = self._list[: count * (self._binning.width + self._dtype.itemsize)]
-        rows, values = loaded[: count * self._binning.width], loaded[count * self._binning.width :]
-        parts = self._parts[count] = loaded, rows.view(f"i{self._binning.width}"), values.view(self._dtype)
+        list_bytes = self._list[: count * (self._binning.width + self._dtype.itemsize)]
+        rows, values = list_bytes[: count * self._binning.width], list_bytes[count * self._binning.width :]
+        parts = self._parts[count] = list_bytes, rows.view(f"i{self._binning.width}"), values.view(self._dtype)
         return parts
 
 
@@ -206,20 +206,20 @@ class RunLists(NamedTuple):
     lists: list[tuple[int, slice]]
 
 
-def run_lists(begins: Integers, lengths: Integers, room: int) -> RunLists:
-    """Divide runs of updates into lists of `room` updates.
+def run_lists(begins: Integers, lengths: Integers, capacity: int) -> RunLists:
+    """Divide runs of updates into lists of `capacity` updates.
 
     Args:
         begins: first update of each run.
         lengths: updates of each run, possibly none.
-        room: capacity of a list.
+        capacity: most updates of a list.
     """
     begins, lengths = begins[lengths > 0], lengths[lengths > 0]
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    cuts = [*range(0, total, room), total]
+    cuts = [*range(0, total, capacity), total]
     # Counted in updates from the first run on, where parts of runs end, and the run of each.
-    stops = np.concatenate((ends, np.arange(room, total, room)))
+    stops = np.concatenate((ends, np.arange(capacity, total, capacity)))
     stops.sort()
     parts = stops.copy()
     parts[1:] -= stops[:-1]

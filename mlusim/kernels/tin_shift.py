@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlusim.kernels.boxes import fronts_of
+from mlusim.kernels.boxes import front_views
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.planning.tin_shift import ShiftParameters
@@ -64,7 +64,7 @@ async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View,
         return
     _, time, channels, hw = x.shape
     channels_per_group = channels // shifts.shape[1]
-    block_of = fronts_of(core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype))
+    block_of = front_views(core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype))
     rounds_out = core.board.needs_aligned_vectors
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, _ = tile.start
@@ -93,20 +93,20 @@ async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, pla
     channels_per_group = channels // shifts.shape[1]
     buffer = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
     always_clears = plan.parameters_as(ShiftParameters).clears == "buffer"
-    source, inside = 0, False
+    source, is_inside = 0, False
     for tile in plan.tiles_of(core.task_id):
-        n, t, c, left = tile.start
-        right = tile.stop[3]
-        if left == 0:
+        n, t, c, first_element = tile.start
+        end_element = tile.stop[3]
+        if first_element == 0:
             shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
             source = t - shift
-            inside = 0 <= source < time
-            if always_clears or not inside:
+            is_inside = 0 <= source < time
+            if always_clears or not is_inside:
                 core.write_zero(buffer)
-        chunk = buffer[: right - left]
-        if inside:
-            await core.memcpy(chunk, x[n, source, c, left:right])
-        await core.memcpy(out[n, t, c, left:right], chunk)
+        chunk = buffer[: end_element - first_element]
+        if is_inside:
+            await core.memcpy(chunk, x[n, source, c, first_element:end_element])
+        await core.memcpy(out[n, t, c, first_element:end_element], chunk)
 
 
 async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
@@ -120,28 +120,28 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
         return
     _, time, channels, _ = x.shape
     channels_per_group = channels // shifts.shape[1]
-    blocks = [fronts_of(core.nram.alloc(plan.nram_bytes // 2 // x.itemsize, x.dtype)) for _ in range(2)]
-    loaded: tuple[View, View] | None = None
+    blocks = [front_views(core.nram.alloc(plan.nram_bytes // 2 // x.itemsize, x.dtype)) for _ in range(2)]
+    pending_store: tuple[View, View] | None = None
     for tile in plan.tiles_of(core.task_id):
-        n, begin, c, left = tile.start
-        _, end, _, right = tile.stop
-        block = blocks[tile.iteration % 2]((end - begin, 1, right - left))
+        n, begin, c, first_element = tile.start
+        _, end, _, end_element = tile.stop
+        block = blocks[tile.iteration % 2]((end - begin, 1, end_element - first_element))
         shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
         first, last = rows_to_load(source, end - begin, time)
-        if loaded:
+        if pending_store:
             await core.sync()
-            core.memcpy_async(*loaded)
+            core.memcpy_async(*pending_store)
         if last - first < end - begin:
             core.write_zero(vacated_part(core.board, block, first, last))
             if core.board.needs_aligned_vectors:
                 await core.sync_compute()  # the cleared range may reach into rows that the load fills
         if first < last:
-            rows_of_x = x[n, source + first : source + last, c : c + 1, left:right]
+            rows_of_x = x[n, source + first : source + last, c : c + 1, first_element:end_element]
             core.memcpy_async(block[first:last], rows_of_x)
-        loaded = (out[n, begin:end, c : c + 1, left:right], block)
-    if loaded:
-        await core.memcpy(*loaded)
+        pending_store = (out[n, begin:end, c : c + 1, first_element:end_element], block)
+    if pending_store:
+        await core.memcpy(*pending_store)
 
 
 def clamped(shift: int, time: int) -> int:

@@ -175,12 +175,14 @@ class Addresses:
         rows = np.empty(self.count, _INT32 if narrow else _INT64)
         selected = np.empty(self.count, _INT64) if pattern.narrowed else None
         positions = pattern.positions if pattern.positional else None
-        found = element_loops.rows_of_lookups(_signed(index), pattern.table, positions, self.base, rows, selected)
-        if found < 0:
+        row_count = element_loops.rows_of_lookups(
+            _as_signed(index), pattern.table, positions, self.base, rows, selected
+        )
+        if row_count < 0:
             self._raise_outside(name, index)
         if selected is None:
             return rows, None
-        return rows[:found].copy(), selected[:found].copy()
+        return rows[:row_count].copy(), selected[:row_count].copy()
 
     def _values(self, name: str) -> Array:
         """Return the index values, flattened."""
@@ -200,9 +202,9 @@ class Addresses:
         """Raise `AccessError` for the first value outside its axis."""
         for column, axis in enumerate(self.axes):
             values = index[column :: len(self.axes)]
-            bad = (values < -axis.extent) | (values >= axis.extent)
-            if bad.any():
-                lookup = int(bad.argmax())
+            is_outside = (values < -axis.extent) | (values >= axis.extent)
+            if is_outside.any():
+                lookup = int(is_outside.argmax())
                 raise AccessError(
                     f"{name}: index {values[lookup]} of lookup {lookup}, column {column}, is outside an axis of "
                     f"{axis.extent}"
@@ -210,7 +212,7 @@ class Addresses:
         raise AssertionError("every value is inside its axis")
 
 
-def _signed(values: Array) -> Integers:
+def _as_signed(values: Array) -> Integers:
     """Return integers as int32 or int64; numbers that exceed int64 become its largest, which exceeds every axis too."""
     if values.dtype in (_INT32, _INT64):
         return values

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from mlusim.arrays import Array
 from mlusim.errors import AccessError, AllocationError
-from mlusim.memory.deferred import MIN_BYTES, DeferredWrites, Piece
+from mlusim.memory.deferred import MIN_BYTES, DeferredWrite, DeferredWrites
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.reused import MIN_REUSED_BYTES, Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
 from mlusim.memory.sizes import MemorySize
@@ -93,7 +93,7 @@ class Memory:
         self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
         # Allocations placed at a fixed address, with buffers of their own.
-        self._placed: list[Allocation] = []
+        self._placed_allocations: list[Allocation] = []
         # Ranges that were freed while transfers were in flight: fresh buffers there are not poisoned.
         self._in_flight: list[tuple[int, int]] = []
 
@@ -115,7 +115,7 @@ class Memory:
 
         Raises `AllocationError`, with the arithmetic, if they do not fit.
         """
-        capacity = self.size.rounded(nbytes)
+        capacity = self.size.allocated_bytes(nbytes)
         holes = enumerate(self._holes())
         position, start = next(((k, start) for k, (start, stop) in holes if stop - start >= capacity), (-1, -1))
         if position < 0:
@@ -142,7 +142,7 @@ class Memory:
         be written (`Unit.flush`). Raises `AllocationError` if the range leaves the memory or overlaps another
         allocation.
         """
-        capacity = self.size.rounded(nbytes)
+        capacity = self.size.allocated_bytes(nbytes)
         if address < 0 or address + nbytes > self.size.total_bytes:
             raise AllocationError(
                 f"{name} of {format_bytes(nbytes)} at byte {group_digits(address)} of {self.name}, which has "
@@ -157,7 +157,7 @@ class Memory:
             position += neighbour.address < address
         allocation = Allocation(self, identity, address, nbytes, capacity, name)
         allocation.buffer = buffer
-        self._placed.append(allocation)
+        self._placed_allocations.append(allocation)
         self._add(allocation, position)
         return allocation
 
@@ -169,8 +169,8 @@ class Memory:
         if allocation.freed or allocation.memory is not self:
             raise AllocationError(f"{allocation.name} is freed already; free each allocation of {self.name} once")
         self._live.remove(allocation)
-        if allocation in self._placed:
-            self._placed.remove(allocation)
+        if allocation in self._placed_allocations:
+            self._placed_allocations.remove(allocation)
         allocation.freed = True
         # A reference to a freed allocation must not keep its bytes alive.
         allocation.buffer = None
@@ -181,7 +181,7 @@ class Memory:
     def disown(self) -> None:
         """Drop all allocations without freeing their bytes: existing views stay valid."""
         self._live = []
-        self._placed = []
+        self._placed_allocations = []
 
     def close(self) -> None:
         """Free all allocations and their bytes."""
@@ -189,7 +189,7 @@ class Memory:
             allocation.freed = True
             allocation.buffer = None
         self._live = []
-        self._placed = []
+        self._placed_allocations = []
         self.deferred = None
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
@@ -215,21 +215,25 @@ class Memory:
             return fresh
         # The padding belongs to the allocation: vector units of old boards work on whole 128 B.
         first, last = allocation.address, allocation.address + allocation.capacity
-        content = self.held_bytes(first, last)
+        content = self.bytes_between(first, last)
         if not any(first < stop and start < last for start, stop in self._in_flight):
             if self.deferred is not None and allocation.capacity >= MIN_BYTES:
-                self.deferred.put(Piece(first, last, np.array(self.fresh_byte, np.uint8), fresh=True))
+                self.deferred.put(DeferredWrite(first, last, np.array(self.fresh_byte, np.uint8), fresh=True))
             else:
                 if self.deferred is not None:
                     self.deferred.discard(first, last)
                 content.fill(self.fresh_byte)
         return content[: allocation.nbytes]
 
-    def held_bytes(self, first: int, last: int) -> Bytes:
+    def bytes_between(self, first: int, last: int) -> Bytes:
         """Return bytes [first, last) of an on-chip memory, from an array placed there or from the memory's buffer."""
-        for placed in self._placed:
-            if placed.buffer is not None and placed.address <= first and last <= placed.address + placed.nbytes:
-                return placed.buffer[first - placed.address : last - placed.address]
+        for allocation in self._placed_allocations:
+            if (
+                allocation.buffer is not None
+                and allocation.address <= first
+                and last <= allocation.address + allocation.nbytes
+            ):
+                return allocation.buffer[first - allocation.address : last - allocation.address]
         if self._buffer is None:
             self._buffer = on_chip_bytes(self.usable_bytes)
         return self._buffer[first:last]
@@ -242,8 +246,10 @@ class Memory:
             high = low + array.nbytes
         else:
             low, high = byte_bounds(array)
-        own = [] if self._buffer is None else [(0, self._buffer)]
-        for address, buffer in [(placed.address, placed.buffer) for placed in self._placed] + own:
+        whole_memory = [] if self._buffer is None else [(0, self._buffer)]
+        for address, buffer in [
+            (allocation.address, allocation.buffer) for allocation in self._placed_allocations
+        ] + whole_memory:
             if buffer is not None:
                 begin = buffer.__array_interface__["data"][0]
                 if begin <= low and high <= begin + buffer.nbytes:
@@ -251,12 +257,12 @@ class Memory:
         return None
 
     def _does_not_fit(self, nbytes: int, capacity: int) -> str:
-        rounded = f" (rounded up to {group_digits(capacity)} B)" if capacity != nbytes else ""
+        rounding_text = f" (rounded up to {group_digits(capacity)} B)" if capacity != nbytes else ""
         total, reserved = group_digits(self.size.total_bytes), group_digits(self.size.reserved_bytes)
-        less = f" ({total} B less {reserved} B reserved for the compiler)" if self.size.reserved_bytes else ""
+        reserved_text = f" ({total} B less {reserved} B reserved for the compiler)" if self.size.reserved_bytes else ""
         return (
-            f"{self.kind.value}.alloc of {format_bytes(nbytes)}{rounded} does not fit: "
-            f"{group_digits(self.usable_bytes)} B usable in {self.name}{less}, "
+            f"{self.kind.value}.alloc of {format_bytes(nbytes)}{rounding_text} does not fit: "
+            f"{group_digits(self.usable_bytes)} B usable in {self.name}{reserved_text}, "
             f"{group_digits(self.used_bytes)} B in use, largest free range {group_digits(self.largest_free_bytes())} B"
         )
 

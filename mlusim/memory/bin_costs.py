@@ -41,8 +41,8 @@ def bin_levels(board: Board, nbytes: int, bins: float) -> tuple[int, int]:
     groups = math.isqrt(max(math.ceil(bins) - 1, 0)) + 1
     first = groups * (startup + lines)
     second = bins * (startup + 1) + math.ceil(bins / groups) * lines
-    grouped = COLLECT_BINS_PASSES * (first + second) + 2 * (startup + lines)
-    return (groups, math.ceil(grouped)) if grouped < at_once else (1, math.ceil(at_once))
+    two_levels = COLLECT_BINS_PASSES * (first + second) + 2 * (startup + lines)
+    return (groups, math.ceil(two_levels)) if two_levels < at_once else (1, math.ceil(at_once))
 
 
 def bin_counter_cycles(board: Board) -> int:
@@ -52,5 +52,5 @@ def bin_counter_cycles(board: Board) -> int:
 
 def scalar_bins_cycles(board: Board, elements: int, address: AddressInstructions) -> int:
     """Return the cycles of both loops over the elements; the counters are those of `bin_counter_cycles`."""
-    each = scalar_bins_instructions(address).cycles(board) + board.scalar_loop_cycles
-    return scalar_copy_cycles(board, elements, elements, 1, each)
+    element_cycles = scalar_bins_instructions(address).cycles(board) + board.scalar_loop_cycles
+    return scalar_copy_cycles(board, elements, elements, 1, element_cycles)

@@ -24,14 +24,14 @@ def unit_counts(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -
         loops: (count, stride in bytes) of each loop over segments.
         unit_bytes: size of a bus unit, 64 B.
     """
-    touched = partial = 0
-    for start, times in _phases(phase, loops, unit_bytes).items():
+    units = partial_units = 0
+    for start, segments in _phases(phase, loops, unit_bytes).items():
         stop = start + segment_bytes
-        units = -(-stop // unit_bytes)
-        whole = max(0, stop // unit_bytes - (1 if start else 0))
-        touched += times * units
-        partial += times * (units - whole)
-    return touched, partial
+        segment_units = -(-stop // unit_bytes)
+        full_units = max(0, stop // unit_bytes - (1 if start else 0))
+        units += segments * segment_units
+        partial_units += segments * (segment_units - full_units)
+    return units, partial_units
 
 
 def _phases(phase: int, loops: Loops, unit_bytes: int) -> dict[int, int]:
@@ -39,13 +39,13 @@ def _phases(phase: int, loops: Loops, unit_bytes: int) -> dict[int, int]:
     phases = {phase % unit_bytes: 1}
     for count, stride in loops:
         period = unit_bytes // math.gcd(stride, unit_bytes)
-        rounds, rest = divmod(count, period)
-        spread: dict[int, int] = {}
-        for start, times in phases.items():
+        rounds, extra_steps = divmod(count, period)
+        next_phases: dict[int, int] = {}
+        for start, segments in phases.items():
             for step in range(min(count, period)):
                 key = (start + step * stride) % unit_bytes
-                spread[key] = spread.get(key, 0) + times * (rounds + (step < rest))
-        phases = spread
+                next_phases[key] = next_phases.get(key, 0) + segments * (rounds + (step < extra_steps))
+        phases = next_phases
     return phases
 
 
@@ -60,5 +60,5 @@ def read_bus_bytes(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int
 
 def write_bus_bytes(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -> tuple[int, int]:
     """Return the bytes that a store moves on the bus: those read first (units covered in part), and those written."""
-    touched, partial = unit_counts(phase % unit_bytes, segment_bytes, loops, unit_bytes)
-    return partial * unit_bytes, touched * unit_bytes
+    units, partial_units = unit_counts(phase % unit_bytes, segment_bytes, loops, unit_bytes)
+    return partial_units * unit_bytes, units * unit_bytes

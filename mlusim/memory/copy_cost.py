@@ -90,7 +90,7 @@ def _cost(
         port_rate = min(port_rate, port_bytes / (copy.segments * segment_ps))
     ratio = work / port_bytes
     limit = port_rate * ratio
-    rate = rate_alone(board, limit, off_chip=off_chip, both=traffic == READ_AND_WRITE)
+    rate = rate_alone(board, limit, off_chip=off_chip, mixes=traffic == READ_AND_WRITE)
     return CopyCost(work, limit, ratio, traffic, latency_ps, latency_ps + ceil_ps(work / rate))
 
 
@@ -115,10 +115,10 @@ def _lines(board: Board, segment_bytes: int) -> int:
     return ceil_div(segment_bytes, board.move_bytes_per_cycle)
 
 
-def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool) -> float:
+def rate_alone(board: Board, limit: float, *, off_chip: bool, mixes: bool) -> float:
     """Return the rate in work per picosecond of a transfer limited to `limit` on an otherwise idle link, DRAM or SRAM.
 
-    `both`: it reads and writes the DRAM, so that the mixed efficiency applies even to a single transfer.
+    `mixes`: it reads and writes the DRAM, so that the mixed efficiency applies even to a single transfer.
     """
     link = board.dram_bandwidth_bytes_per_s if off_chip else board.sram_bandwidth_bytes_per_s
-    return min(limit, link * (board.dram_mixed_efficiency if both else 1) / PS_PER_S)
+    return min(limit, link * (board.dram_mixed_efficiency if mixes else 1) / PS_PER_S)

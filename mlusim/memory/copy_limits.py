@@ -72,14 +72,14 @@ def _ascends(dst: View, src: View) -> bool:
     """Return whether elements in order read ascending addresses, each at or after the address it is written to."""
     if dst.shape != src.shape:
         return False
-    ahead = src.offset - dst.offset
+    lead = src.offset - dst.offset
     reach = src.itemsize
     for count, to, origin in reversed([*zip(src.shape, dst.strides, src.strides, strict=True)]):
         if count > 1 and origin < reach:
             return False
         reach += (count - 1) * origin
-        ahead += min(0, (count - 1) * (origin - to))
-    return ahead >= 0
+        lead += min(0, (count - 1) * (origin - to))
+    return lead >= 0
 
 
 class _Bytes:
@@ -139,15 +139,15 @@ def check_limits(segment: int, dst_loops: Loops, src_loops: Loops, arch: int) ->
 
 def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bool:
     """Return whether any two of the segments that two loops write share a byte; each stride is at least `segment`."""
-    small, large = sorted((outer, inner))
-    if min(small[0], large[0]) == 1:
+    fine, coarse = sorted((outer, inner))
+    if min(fine[0], coarse[0]) == 1:
         return False
-    steps = np.arange(1, small[0], dtype=object if small[0] * small[1] >= 1 << 62 else np.int64) * small[1]
+    steps = np.arange(1, fine[0], dtype=object if fine[0] * fine[1] >= 1 << 62 else np.int64) * fine[1]
     # A step along one loop falls between two iterations of the other; the nearer of them decides.
-    nearest = steps // large[1]
-    below = (nearest < large[0]) & (steps - nearest * large[1] < segment)
-    above = (nearest + 1 < large[0]) & ((nearest + 1) * large[1] - steps < segment)
-    return bool(below.any() or above.any())
+    index = steps // coarse[1]
+    meets_lower = (index < coarse[0]) & (steps - index * coarse[1] < segment)
+    meets_higher = (index + 1 < coarse[0]) & ((index + 1) * coarse[1] - steps < segment)
+    return bool(meets_lower.any() or meets_higher.any())
 
 
 def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
@@ -205,8 +205,8 @@ def check_wram(direction: Direction, segment: int, dst_loops: Loops, dst_phase: 
         raise CopyError(f"{direction.name}: WRAM addresses must be aligned to 8 B, and this one is {phase % 8} B off")
     contiguous_2xx = direction is Direction.NRAM2NRAM and arch < _FIRST_3D_ARCH and not strided
     if contiguous_2xx and (segment % 128 or dst_phase % 64 or src_phase % 64):
-        shifted = dst_phase % 64 or src_phase % 64
-        remedy = "load the bytes to their place, or move them by a scalar loop" if shifted else "pad the buffer"
+        is_misaligned = dst_phase % 64 or src_phase % 64
+        remedy = "load the bytes to their place, or move them by a scalar loop" if is_misaligned else "pad the buffer"
         raise CopyError(
             f"NRAM2NRAM of {segment} B at {dst_phase % 64} and {src_phase % 64} modulo 64: on arch {arch} a contiguous "
             f"move needs 64 B aligned addresses and a multiple of 128 B; {remedy}"

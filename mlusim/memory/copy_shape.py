@@ -133,9 +133,9 @@ def pointer_copy_shape(
 
     Raises `CopyError` for a copy that the hardware forbids and `AccessError` for bytes outside an allocation.
     """
-    actual = DIRECTIONS.get((src.memory, dst.memory))
-    if actual is not direction:
-        remedy = "write that, or correct the pointers" if actual else "no copy has it; correct the pointers"
+    pointers_direction = DIRECTIONS.get((src.memory, dst.memory))
+    if pointers_direction is not direction:
+        remedy = "write that, or correct the pointers" if pointers_direction else "no copy has it; correct the pointers"
         raise CopyError(
             f"memcpy says {direction.name} but copies from {src!r} to {dst!r}: "
             f"the direction of these pointers is {src.memory.name}2{dst.memory.name}; {remedy}"
@@ -223,21 +223,21 @@ def _copy_shape(
     check_limits(segment, dst_loops, src_loops, arch)
     check_wram(direction, segment, dst_loops, dst_phase, src_phase, arch)
     nbytes = segment * dst_count
-    segment, written, read = _merged(segment, dst_loops, src_loops)
+    segment, dst_merged, src_merged = _merge_segments(segment, dst_loops, src_loops)
     bus_read = bus_write = 0
     strided = False
     if direction.source.off_chip:
-        bus_read += read_bus_bytes(src_phase, segment, read, unit_bytes)
-        strided |= has_gaps(segment, read)
+        bus_read += read_bus_bytes(src_phase, segment, src_merged, unit_bytes)
+        strided |= has_gaps(segment, src_merged)
     if direction.destination.off_chip:
-        extra, bus_write = write_bus_bytes(dst_phase, segment, written, unit_bytes)
+        extra, bus_write = write_bus_bytes(dst_phase, segment, dst_merged, unit_bytes)
         bus_read += extra
-        strided |= has_gaps(segment, written)
+        strided |= has_gaps(segment, dst_merged)
     segments = nbytes // segment
     return CopyShape(direction, nbytes, segment, segments, dst_loops, src_loops, bus_read, bus_write, strided)
 
 
-def _merged(segment: int, dst_loops: Loops, src_loops: Loops) -> tuple[int, Loops, Loops]:
+def _merge_segments(segment: int, dst_loops: Loops, src_loops: Loops) -> tuple[int, Loops, Loops]:
     """Merge segments that follow one another without gaps on both sides; return their size, and the loops that remain.
 
     A copy takes the same time however its form divides contiguous bytes.
@@ -246,11 +246,11 @@ def _merged(segment: int, dst_loops: Loops, src_loops: Loops) -> tuple[int, Loop
         for count, _ in dst_loops:
             segment *= count
         return segment, (), ()
-    written, read = ([loop for loop in loops if loop[0] > 1] for loops in (dst_loops, src_loops))
-    while written and read and written[-1] == read[-1] == (written[-1][0], segment):
-        segment *= written.pop()[0]
-        read.pop()
-    return segment, tuple(written), tuple(read)
+    dst_remaining, src_remaining = ([loop for loop in loops if loop[0] > 1] for loops in (dst_loops, src_loops))
+    while dst_remaining and src_remaining and dst_remaining[-1] == src_remaining[-1] == (dst_remaining[-1][0], segment):
+        segment *= dst_remaining.pop()[0]
+        src_remaining.pop()
+    return segment, tuple(dst_remaining), tuple(src_remaining)
 
 
 def has_gaps(segment: int, loops: Loops) -> bool:

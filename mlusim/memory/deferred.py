@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 # Deferring a smaller copy, or one with shorter segments, costs the host more than copying it.
 MIN_BYTES = 16_384
 MIN_SEGMENT_BYTES = 256
-# After this many operations on other bytes all deferred bytes are written: each operation checks for an overlap, and
-# more checks would cost the host more than the copy that they save.
+# Operations on other bytes after which all deferred bytes are written. Each operation checks whether it overlaps them:
+# more checks would cost the host more than the saved copy.
 _MAX_CHECKS = 16
 # Rows that are stored in a deferred load may take this many times its bytes, in all, before it is written.
 _MAX_UPDATES = 2
@@ -48,8 +48,8 @@ class Conversion(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class Piece:
-    """Bytes [first, last) of a memory that are still to be written: the elements of `source` in C order.
+class DeferredWrite:
+    """A write that is still to be executed: the elements of `source`, in C order, to bytes [first, last) of a memory.
 
     A source of rank 0 is the value of all elements. With a conversion, the source is contiguous, and the bytes are
     those of its converted elements. `fresh`: they are the contents of a fresh buffer, not a load. `updates` are rows
@@ -83,16 +83,16 @@ class Piece:
             itemsize = source.itemsize
             return None if (first - self.first) % itemsize or (last - self.first) % itemsize else source
         row_bytes = (self.last - self.first) // len(source)
-        start, left = divmod(first - self.first, row_bytes)
-        stop, over = divmod(last - self.first, row_bytes)
-        return None if left or over else source[start:stop]
+        start, start_rest = divmod(first - self.first, row_bytes)
+        stop, stop_rest = divmod(last - self.first, row_bytes)
+        return None if start_rest or stop_rest else source[start:stop]
 
-    def part(self, first: int, last: int) -> Piece | None:
-        """Return bytes [first, last) as a piece, or None if a bound falls inside a row of the source."""
+    def part(self, first: int, last: int) -> DeferredWrite | None:
+        """Return the write of bytes [first, last), or None if a bound falls inside a row of the source."""
         source = self.elements(first, last)
-        return None if source is None else Piece(first, last, source, self.conversion, fresh=self.fresh)
+        return None if source is None else DeferredWrite(first, last, source, self.conversion, fresh=self.fresh)
 
-    def write(self, target: Array, first: int, last: int) -> bool:
+    def apply_to(self, target: Array, first: int, last: int) -> bool:
         """Write bytes [first, last) to an array, possibly of another shape or dtype.
 
         Returns false, without effect, if a bound falls inside a row of the source or elements do not match.
@@ -100,13 +100,13 @@ class Piece:
         source = self.elements(first, last)
         if source is None or (self.updates and not target.flags.c_contiguous):
             return False
-        if not self._write_source(source, target):
+        if not self._copy_source(source, target):
             return False
         for rows, values in self.updates:
             element_loops.scatter_rows(target, rows, values, None)
         return True
 
-    def _write_source(self, source: Array, target: Array) -> bool:
+    def _copy_source(self, source: Array, target: Array) -> bool:
         if self.conversion is not None:
             compute, dtype = self.conversion
             if not target.flags.c_contiguous or target.itemsize != dtype.itemsize:
@@ -126,69 +126,69 @@ class Piece:
 
 
 class DeferredWrites:
-    """The deferred loads of one memory: pieces that do not overlap.
+    """The deferred writes of one memory, which do not overlap.
 
     Attributes:
-        pieces: in no order; always the same list object, so that callers can keep it to check whether any load is
+        pending: in no order; always the same list object, so that callers can keep it to check whether any load is
             pending.
-        written_early: where pieces began that had to be written after all: their kernel does not only pass tiles on, so
-            later loads to the same addresses write their bytes at once.
+        written_early: first bytes of loads that had to be written after all. Their kernel does not only pass tiles on,
+            so its later loads to the same addresses write their bytes at once.
     """
 
-    __slots__ = ("_checks", "_memory", "pieces", "written_early")
+    __slots__ = ("_checks", "_memory", "pending", "written_early")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._checks = 0
-        self.pieces: list[Piece] = []
+        self.pending: list[DeferredWrite] = []
         self.written_early: set[int] = set()
 
-    def put(self, piece: Piece) -> None:
-        """Defer writing a piece, whose source must not change meanwhile."""
-        if self.pieces:
-            self.discard(piece.first, piece.last)
-        self.pieces.append(piece)
+    def put(self, write: DeferredWrite) -> None:
+        """Defer a write, whose source must not change meanwhile."""
+        if self.pending:
+            self.discard(write.first, write.last)
+        self.pending.append(write)
         self._checks = 0
 
     def find(self, first: int, last: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return the source of exactly bytes [first, last), not copied, with this shape and dtype, or None."""
-        for piece in self.pieces:
-            if piece.first == first and piece.last == last and piece.conversion is None and not piece.updates:
-                source = _as_dtype(piece.source, dtype)
+        for write in self.pending:
+            if write.first == first and write.last == last and write.conversion is None and not write.updates:
+                source = _as_dtype(write.source, dtype)
                 if source is not None and not source.ndim:
                     return np.ndarray(shape, dtype, source, 0, (0,) * len(shape))
                 return None if source is None else _without_copy(source, shape)
         return None
 
-    def store(self, target: Array, held: Array, first: int, last: int) -> None:
-        """Store `held`, the array on [first, last), in `target`, each row from its source or from memory."""
+    def store(self, target: Array, stored: Array, first: int, last: int) -> None:
+        """Store `stored`, the array on [first, last), in `target`, each row from its source or from memory."""
         rows = len(target)
         row_bytes = (last - first) // rows
-        written: list[tuple[int, int]] = []
-        for piece in self.pieces:
-            low = piece.first if piece.first > first else first
-            high = piece.last if piece.last < last else last
+        ranges: list[tuple[int, int]] = []
+        for write in self.pending:
+            low = write.first if write.first > first else first
+            high = write.last if write.last < last else last
             if low >= high:
                 continue
-            start, before = divmod(low - first, row_bytes)
-            stop, after = divmod(high - first, row_bytes)
-            if before or after or not piece.write(target[start:stop], low, high):
+            start, start_rest = divmod(low - first, row_bytes)
+            stop, stop_rest = divmod(high - first, row_bytes)
+            if start_rest or stop_rest or not write.apply_to(target[start:stop], low, high):
                 self.flush(first, last)
-                target[...] = held
+                target[...] = stored
                 return
-            written.append((start, stop))
+            ranges.append((start, stop))
             rows -= stop - start
         if not rows:
             return
-        done = 0
-        for start, stop in (*sorted(written), (len(target), len(target))):
-            if done < start:
-                target[done:start] = held[done:start]
-            done = stop
+        next_row = 0
+        for start, stop in (*sorted(ranges), (len(target), len(target))):
+            if next_row < start:
+                target[next_row:start] = stored[next_row:start]
+            next_row = stop
 
     def apply(self, effect: Any) -> None:
         """Apply the effect of a copy, as `mlusim.cores.copies.effect` returns it."""
-        if type(effect) is Piece:
+        if type(effect) is DeferredWrite:
             self.put(effect)
         elif type(effect) is RowCopy:
             self.copy_rows(effect)
@@ -230,19 +230,19 @@ class DeferredWrites:
         copy()
 
     def _update(self, first: int, last: int, copy: RowCopy) -> bool:
-        """Defer storing rows of bytes [first, last). Returns false, without effect, if these are not one piece."""
+        """Defer storing rows of bytes [first, last). Returns false, without effect, if these are not one load."""
         rows = copy.dst_rows
-        for piece in self.pieces:
-            if rows is not None and piece.first == first and piece.last == last:
-                updated = piece.updated + len(rows)
+        for write in self.pending:
+            if rows is not None and write.first == first and write.last == last:
+                updated = write.updated + len(rows)
                 if updated * copy.dst.layout.row.nbytes > _MAX_UPDATES * (last - first):
                     return False
                 values = copy.rows()
                 # No kernel has these numbers; as int32 they take half the memory.
                 numbers = np.ascontiguousarray(rows, np.int32)
                 in_memory = copy.src_rows is None and copy.source is None
-                piece.updates.append((numbers, values.copy() if in_memory else values))
-                piece.updated = updated
+                write.updates.append((numbers, values.copy() if in_memory else values))
+                write.updated = updated
                 self._checks = 0
                 return True
         return False
@@ -258,7 +258,7 @@ class DeferredWrites:
 
         The source is returned if the view is exactly one deferred load that is contiguous there, too.
         """
-        if self.pieces and view.layout.is_contiguous and view.allocation.memory is self._memory:
+        if self.pending and view.layout.is_contiguous and view.allocation.memory is self._memory:
             source = self.find(*memory_span(view), view.shape, dtype)
             if source is not None and source.flags.c_contiguous:
                 return source
@@ -271,7 +271,7 @@ class DeferredWrites:
             self.flush(first, last)
 
     def count_other(self) -> None:
-        """Count an operation that is neither a deferred load nor a store of one; after many, write all pieces.
+        """Count an operation that is neither a deferred load nor a store of one; after many, write all bytes.
 
         A buffer that a kernel fills or loads once would otherwise slow down all of its later operations.
         """
@@ -282,46 +282,46 @@ class DeferredWrites:
 
     def discard(self, first: int, last: int) -> None:
         """Cancel the deferred loads of bytes [first, last), which are about to be overwritten."""
-        rest: list[Piece] = []
-        for piece in self.pieces:
-            low, high = piece.first, piece.last
+        remaining: list[DeferredWrite] = []
+        for write in self.pending:
+            low, high = write.first, write.last
             if low >= last or high <= first:
-                rest.append(piece)
+                remaining.append(write)
             elif low < first or high > last:
-                before = piece.part(low, first) if low < first else piece
-                after = piece.part(last, high) if high > last else piece
-                if before is None or after is None:
-                    self._write(piece, low, high)
+                part_before = write.part(low, first) if low < first else write
+                part_after = write.part(last, high) if high > last else write
+                if part_before is None or part_after is None:
+                    self._apply(write, low, high)
                 else:
-                    rest += [part for part in (before, after) if part is not piece]
-        self.pieces[:] = rest
+                    remaining += [part for part in (part_before, part_after) if part is not write]
+        self.pending[:] = remaining
 
     def flush(self, first: int = 0, last: int | None = None) -> None:
         """Write the deferred bytes of [first, last), or of the whole memory by default.
 
-        If a piece reaches beyond these bounds, only whole rows of its source that they need are written.
+        If a write reaches beyond these bounds, only whole rows of its source that they need are written.
         """
-        rest: list[Piece] = []
-        for piece in self.pieces:
-            if piece.last <= first or (last is not None and piece.first >= last):
-                rest.append(piece)
+        remaining: list[DeferredWrite] = []
+        for write in self.pending:
+            if write.last <= first or (last is not None and write.first >= last):
+                remaining.append(write)
                 continue
-            if not piece.fresh:
-                self.written_early.add(piece.first)
-            before = piece.part(piece.first, first) if piece.first < first else None
-            after = piece.part(last, piece.last) if last is not None and last < piece.last else None
-            rest += [part for part in (before, after) if part is not None]
-            self._write(piece, first if before else piece.first, after.first if after else piece.last)
-        self.pieces[:] = rest
+            if not write.fresh:
+                self.written_early.add(write.first)
+            part_before = write.part(write.first, first) if write.first < first else None
+            part_after = write.part(last, write.last) if last is not None and last < write.last else None
+            remaining += [part for part in (part_before, part_after) if part is not None]
+            self._apply(write, first if part_before else write.first, part_after.first if part_after else write.last)
+        self.pending[:] = remaining
 
     def clear(self) -> None:
-        """Drop all pieces at the end of a task, when the memory can no longer be read."""
-        self.pieces.clear()
+        """Drop all writes at the end of a task, when the memory can no longer be read."""
+        self.pending.clear()
         self.written_early.clear()
 
-    def _write(self, piece: Piece, first: int, last: int) -> None:
-        dtype = piece.source.dtype if piece.conversion is None else piece.conversion.dtype
-        piece.write(self._memory.held_bytes(first, last).view(dtype), first, last)
+    def _apply(self, write: DeferredWrite, first: int, last: int) -> None:
+        dtype = write.source.dtype if write.conversion is None else write.conversion.dtype
+        write.apply_to(self._memory.bytes_between(first, last).view(dtype), first, last)
 
 
 def memory_span(view: View) -> tuple[int, int]:
@@ -349,11 +349,11 @@ def _without_copy(source: Array, shape: tuple[int, ...]) -> Array | None:
     """Return the same elements in another shape if that needs no copy, else None."""
     if source.shape == shape:
         return source
-    return source.reshape(shape) if _is_reshaped(source.shape, source.strides, shape) else None
+    return source.reshape(shape) if _can_reshape(source.shape, source.strides, shape) else None
 
 
 @lru_cache(maxsize=1024)
-def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> bool:
+def _can_reshape(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> bool:
     """Return whether an array can be reshaped without a copy, as NumPy decides it."""
     # Runs of elements with a constant stride: (count, stride).
     runs: list[tuple[int, int]] = []
@@ -362,11 +362,11 @@ def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple
             runs[-1] = runs[-1][0] * extent, stride
         elif extent > 1:
             runs.append((extent, stride))
-    left = 1
+    run_length = 1
     for extent in reversed(target):
-        if extent > 1 and left == 1 and runs:
-            left, _ = runs.pop()
-        if left % extent:
+        if extent > 1 and run_length == 1 and runs:
+            run_length, _ = runs.pop()
+        if run_length % extent:
             return False
-        left //= extent
+        run_length //= extent
     return True

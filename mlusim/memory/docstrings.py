@@ -25,10 +25,10 @@ class _FromSource:
         except OSError:
             return None
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls.__name__]
-        return _described(classes[0]) if classes else None
+        return _class_docstring(classes[0]) if classes else None
 
 
-def _described(node: ast.ClassDef) -> str:
+def _class_docstring(node: ast.ClassDef) -> str:
     methods = [
         f"{method.name}{_parameters(method)}: {(ast.get_docstring(method) or '').partition(chr(10))[0]}"
         for method in node.body

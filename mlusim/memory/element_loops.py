@@ -72,22 +72,22 @@ def rows_of_lookups(
     rows[...] = base
     if positions is not None:
         rows += positions.astype(rows.dtype, copy=False)
-    inside: Any = True
+    is_selected: Any = True
     for column, (extent, start, stop, step) in enumerate(axes.tolist()):
-        given = index[column :: len(axes)]
-        if len(given) and (given.min() < -extent or given.max() >= extent):
+        column_values = index[column :: len(axes)]
+        if len(column_values) and (column_values.min() < -extent or column_values.max() >= extent):
             return -1
-        values = given.astype(rows.dtype)
+        values = column_values.astype(rows.dtype)
         # The sign bit, spread over the word, selects the extent without a branch.
         values += (values >> (8 * values.itemsize - 1)) & extent
         if (start, stop) != (0, extent):
-            inside &= (values >= start) & (values < stop)
+            is_selected &= (values >= start) & (values < stop)
         values -= start
         values *= step
         rows += values
     if selected is None:
         return len(rows)
-    numbers = np.flatnonzero(np.broadcast_to(inside, len(rows)))
+    numbers = np.flatnonzero(np.broadcast_to(is_selected, len(rows)))
     selected[: len(numbers)], rows[: len(numbers)] = numbers, rows[numbers]
     return len(numbers)
 
@@ -115,14 +115,14 @@ def units_of_runs(begins: Integers, lengths: Integers, base: int, row_bytes: int
         base: address of row 0.
         row_bytes, unit_bytes: size of a row and of a unit.
     """
-    units = whole = 0
+    units = covered = 0
     # A list has some tens of runs: too few for arrays to be faster.
     for begin, length in zip(begins.tolist(), lengths.tolist()):  # noqa: B905 - one length for each
         first = base + begin * row_bytes
         last = first + length * row_bytes
         units += ceil_div(last, unit_bytes) - first // unit_bytes
-        whole += max(last // unit_bytes - ceil_div(first, unit_bytes), 0)
-    return units, whole
+        covered += max(last // unit_bytes - ceil_div(first, unit_bytes), 0)
+    return units, covered
 
 
 def copy_runs(to: Array, origin: Array, begins: Integers, lengths: Integers) -> None:
@@ -137,10 +137,10 @@ def copy_runs(to: Array, origin: Array, begins: Integers, lengths: Integers) -> 
     Raises ValueError for runs that exceed `origin` or `to`, possibly after earlier ones are copied.
     """
     # A slice of a memoryview costs the host a third of a slice of an array.
-    held = origin.data
+    origin_bytes = origin.data
     runs = zip(begins.tolist(), lengths.tolist())  # noqa: B905 - one length for each
-    joined = b"".join([held[begin : begin + length] for begin, length in runs])
-    to[...] = np.frombuffer(joined, origin.dtype).reshape(to.shape)
+    run_bytes = b"".join([origin_bytes[begin : begin + length] for begin, length in runs])
+    to[...] = np.frombuffer(run_bytes, origin.dtype).reshape(to.shape)
 
 
 def sort_into_bins(
@@ -168,34 +168,34 @@ def sort_into_bins(
     # As unsigned numbers, negative ones exceed every limit.
     if len(numbers) and int(np.maximum.reduce(numbers.view(f"u{numbers.itemsize}"))) >= limit:
         return False
-    bin_of, within = divided(numbers, size, len(starts) - 1)
-    order = store_sorted(bin_of, within, values, sorted_numbers, sorted_values)
+    bin_of, number_in_bin = bins_and_remainders(numbers, size, len(starts) - 1)
+    order = store_sorted(bin_of, number_in_bin, values, sorted_numbers, sorted_values)
     starts[...] = starts_of(bin_of, len(starts) - 1, order)
     return True
 
 
-def divided(numbers: Integers, size: int, bins: int) -> tuple[Any, Any]:
+def bins_and_remainders(numbers: Integers, size: int, bins: int) -> tuple[Any, Any]:
     """Return the bin of each number, in the narrowest type, and the number counted from the first of its bin."""
     bin_type = np.uint8 if bins <= 1 << 8 else np.uint16
     if size > np.iinfo(numbers.dtype).max:
         # All of them are in the first bin.
         return np.zeros(len(numbers), bin_type), numbers
-    whole = numbers // size
-    bin_of = whole.astype(bin_type)
+    multiples = numbers // size
+    bin_of = multiples.astype(bin_type)
     # The remainder of the division: NumPy divides by vector instructions, and `%` does not.
-    whole *= size
-    return bin_of, np.subtract(numbers, whole, out=whole)
+    multiples *= size
+    return bin_of, np.subtract(numbers, multiples, out=multiples)
 
 
-def store_sorted(bin_of: Any, within: Any, values: Array, sorted_numbers: Integers, sorted_values: Array) -> Any:
+def store_sorted(bin_of: Any, numbers: Any, values: Array, sorted_numbers: Integers, sorted_values: Array) -> Any:
     """Store numbers and values in the order of the bins, and return it, or None if they were in this order."""
-    within = within.astype(sorted_numbers.dtype, copy=False)
+    numbers = numbers.astype(sorted_numbers.dtype, copy=False)
     # The reduction of `all`, without its calls in Python.
     if np.logical_and.reduce(bin_of[1:] >= bin_of[:-1]):
-        sorted_numbers[...], sorted_values[...] = within, values
+        sorted_numbers[...], sorted_values[...] = numbers, values
         return None
     order = bin_of.argsort(kind="stable")
-    within.take(order, out=sorted_numbers, mode="clip")
+    numbers.take(order, out=sorted_numbers, mode="clip")
     values.take(order, out=sorted_values, mode="clip")
     return order
 

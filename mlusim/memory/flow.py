@@ -45,10 +45,10 @@ class Port:
         demand: the rate that the flows in flight would have without contention.
         weight: the sum of their weights; exactly 0 without flows, as weights are multiples of a power of 2.
         outdated: whether its flows may have a wrong cap.
-        full: whether it limits some of its flows below the flows' own limit.
+        is_limiting: whether it limits some of its flows below the flows' own limit.
     """
 
-    __slots__ = ("demand", "flows", "full", "outdated", "rate", "weight")
+    __slots__ = ("demand", "flows", "is_limiting", "outdated", "rate", "weight")
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -56,7 +56,7 @@ class Port:
         self.demand = 0.0
         self.weight = 0.0
         self.outdated = False
-        self.full = False
+        self.is_limiting = False
 
 
 class LinkCost:
@@ -65,20 +65,20 @@ class LinkCost:
     Attributes:
         work: bytes of link time that the transfer needs.
         limit: work per picosecond that the transfer's own port allows.
-        ratio: bytes of work per byte through the port, 1 or more.
+        work_per_byte: bytes of work per byte through the port, 1 or more.
         traffic: READ, WRITE or READ_AND_WRITE.
         port_rate: bytes per picosecond that the transfer alone moves through its port.
         least_ps: time that it takes at its limit.
     """
 
-    __slots__ = ("least_ps", "limit", "port_rate", "ratio", "traffic", "work")
+    __slots__ = ("least_ps", "limit", "port_rate", "traffic", "work", "work_per_byte")
 
-    def __init__(self, work: float, limit: float, ratio: float, traffic: int) -> None:
+    def __init__(self, work: float, limit: float, work_per_byte: float, traffic: int) -> None:
         self.work = work
         self.limit = limit
-        self.ratio = ratio
+        self.work_per_byte = work_per_byte
         self.traffic = traffic
-        self.port_rate = limit / ratio
+        self.port_rate = limit / work_per_byte
         self.least_ps = ceil_ps(work / limit)
 
 
@@ -93,8 +93,9 @@ class Flow:
         cap: work per picosecond that its own port and the shared port allow now.
         cap_level: the level of a full link at which it reaches its cap.
         sharing: whether it shares the link, at a rate below its cap.
-        finish: when it is complete, on the virtual clock of the flows that do as it does.
-        since_ps: while nothing contends, since when it has had `finish` left to transfer.
+        finish: when it is complete, on its virtual clock: of the flows that share the link, or of those at their caps.
+            Without contention, the work that was left at `since_ps`.
+        since_ps: without contention, the time at which `finish` was left.
         callbacks: of the flow as an event; see `DmaPipe.start`.
     """
 
@@ -124,26 +125,26 @@ class Flow:
     # Together with `callbacks`, what SimPy requires of an event: a flow can be scheduled itself.
     _ok = True
 
-    def done(self, now: int) -> None:
+    def complete(self, now: int) -> None:
         """Called once, at time `now`, when the transfer is complete."""
         raise NotImplementedError
 
 
 # The number of weights is prime, so that cores which join round-robin do not meet the same weights in every round.
-WEIGHTS: Final = 1021
+WEIGHT_COUNT: Final = 1021
 _GOLDEN_RATIO = (5**0.5 - 1) / 2
 _STEPS = 1 << 12  # weights are multiples of 1 / _STEPS, so that their sums are exact
 
 
 @cache
-def weights(spread: float) -> tuple[float, ...]:
-    """Weights of successive transfers, within `spread` of 1.
+def weights(largest_difference: float) -> tuple[float, ...]:
+    """Weights of successive transfers, within `largest_difference` of 1.
 
     They are multiples of the golden ratio modulo 1. Any few neighbours of that sequence are evenly distributed, so the
     time of a kernel does not depend on which transfer gets which weight.
     """
-    offsets = (2 * (n * _GOLDEN_RATIO % 1) - 1 for n in range(WEIGHTS))
-    return tuple(1 + round(spread * offset * _STEPS) / _STEPS for offset in offsets)
+    offsets = (2 * (n * _GOLDEN_RATIO % 1) - 1 for n in range(WEIGHT_COUNT))
+    return tuple(1 + round(largest_difference * offset * _STEPS) / _STEPS for offset in offsets)
 
 
 def order_of(flow: Flow) -> int:

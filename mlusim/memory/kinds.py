@@ -82,9 +82,9 @@ def direction_of(direction: object) -> Direction:
         return direction
     name = direction.upper() if isinstance(direction, str) else ""
     if name not in Direction.__members__:
-        near = nearest(name, Direction.__members__)
+        suggestion = nearest(name, Direction.__members__)
         raise CopyError(
-            f"direction={shown(direction)} is not a direction of __memcpy: {near}write Direction.GDRAM2NRAM or "
+            f"direction={shown(direction)} is not a direction of __memcpy: {suggestion}write Direction.GDRAM2NRAM or "
             f"'GDRAM2NRAM'; choose one of {', '.join(Direction.__members__)}"
         )
     return Direction[name]

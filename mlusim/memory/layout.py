@@ -74,18 +74,18 @@ class Layout:
         self.high = sum(reach for reach in reaches if reach > 0) + (dtype.itemsize if self.size else 0)
         self.unpack = _unpack(dtype)
         self.row = layout_of(shape[1:], strides[1:], dtype) if shape else self
-        self.parts: dict[int, Layout] = _Derived(self._first_rows)
-        self.cuts: dict[tuple[int, ...], Layout] = _Derived(self._cut)
-        self.reshaped: dict[tuple[int, ...], Layout] = _Derived(self._reshape)
+        self.parts: dict[int, Layout] = _DerivedLayouts(self._first_rows)
+        self.cuts: dict[tuple[int, ...], Layout] = _DerivedLayouts(self._cut)
+        self.reshaped: dict[tuple[int, ...], Layout] = _DerivedLayouts(self._reshape)
 
     def _first_rows(self, count: int) -> Layout:
         return layout_of((count, *self.shape[1:]), self.strides, self.dtype)
 
     def _cut(self, counts: tuple[int, ...]) -> Layout:
-        rest = len(counts)
+        axes_cut = len(counts)
         axes = [axis for axis, count in enumerate(counts) if count >= 0]
-        shape = (*(counts[axis] for axis in axes), *self.shape[rest:])
-        strides = (*(self.strides[axis] for axis in axes), *self.strides[rest:])
+        shape = (*(counts[axis] for axis in axes), *self.shape[axes_cut:])
+        strides = (*(self.strides[axis] for axis in axes), *self.strides[axes_cut:])
         return layout_of(shape, strides, self.dtype)
 
     def _reshape(self, shape: tuple[int, ...]) -> Layout:
@@ -98,17 +98,17 @@ def _unpack(dtype: np.dtype[Any]) -> Callable[[Any, int], tuple[Any, ...]] | Non
     return None if code is None else Struct(f"={code}").unpack_from
 
 
-class _Derived(dict[Any, Layout]):
+class _DerivedLayouts(dict[Any, Layout]):
     """Layouts derived from another, created at the first lookup. Looking up an existing one makes no call in Python."""
 
-    __slots__ = ("_make",)
+    __slots__ = ("_create",)
 
-    def __init__(self, make: Callable[[Any], Layout]) -> None:
+    def __init__(self, create: Callable[[Any], Layout]) -> None:
         super().__init__()
-        self._make = make
+        self._create = create
 
     def __missing__(self, key: Any) -> Layout:
-        layout = self[key] = self._make(key)
+        layout = self[key] = self._create(key)
         return layout
 
 
@@ -133,10 +133,10 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
     """Return whether strides in bytes are those of a C-contiguous tensor; strides of axes of extent 1 are ignored."""
     if strides == contiguous_strides(shape, itemsize) or 0 in shape:
         return True
-    expected = itemsize
+    contiguous_stride = itemsize
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent != 1:
-            if stride != expected:
+            if stride != contiguous_stride:
                 return False
-            expected *= extent
+            contiguous_stride *= extent
     return True

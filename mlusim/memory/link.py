@@ -22,7 +22,7 @@ from math import ceil
 from typing import Any
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.flow import INFINITE, NEVER, READ, WEIGHTS, WRITE, Flow, LinkCost, LinkLimits, order_of, weights
+from mlusim.memory.flow import INFINITE, NEVER, READ, WEIGHT_COUNT, WRITE, Flow, LinkCost, LinkLimits, order_of, weights
 from mlusim.memory.shares import Shares
 from mlusim.units import ceil_ps
 
@@ -85,7 +85,7 @@ class Link(Shares):
         """Add a flow to the arrivals; give it its number and weight."""
         order = flow.order = self._order
         self._order = order + 1
-        flow.weight = self._weights[(order - self._first_order) % WEIGHTS]
+        flow.weight = self._weights[(order - self._first_order) % WEIGHT_COUNT]
         insort(self._arrivals, (ready_ps, order, flow))
 
     def _leave(self, flow: Flow, now: int) -> None:
@@ -155,10 +155,10 @@ class Link(Shares):
         """Set the level, and which flows share the link."""
         capacity = self._capacity(now)
         if not self._capped_flows:
-            if self._ordered and len(self._from_bottom) > 4 * self._flows:
+            if self._has_cap_order and len(self._from_bottom) > 4 * self._flows:
                 self._forget_order()
             level = capacity / self._weight
-            if level <= self._least:
+            if level <= self._lowest_cap_level:
                 self._level = level
                 return
         self._update_caps()
@@ -212,14 +212,14 @@ class Link(Shares):
         weight = self._weight
         added = 0.0
         for ready_ps, _, flow in self._arrivals:
-            ahead = ready_ps - now
-            if ahead >= soonest:
+            until_ready = ready_ps - now
+            if until_ready >= soonest:
                 break
             if not level:
                 # At best the flow has the link to itself.
-                alone = ahead + flow.cost.work / min(flow.cost.limit, self._rate)
-                if alone < soonest:
-                    soonest = alone
+                until_end = until_ready + flow.cost.work / min(flow.cost.limit, self._rate)
+                if until_end < soonest:
+                    soonest = until_end
                 continue
             added += flow.weight
             slower = level * weight / (weight + flow.weight)
@@ -227,13 +227,13 @@ class Link(Shares):
             port = flow.port
             if slower * flow.weight > flow.cost.limit or slower * (port.weight + added) > port.rate:
                 # The port limits this flow and leaves more to the others: share again when it joins.
-                return ahead
+                return until_ready
             work = flow.cost.work / flow.weight
-            left = (soonest - ahead) * level
-            if work < left:
-                left = work
+            work_served = (soonest - until_ready) * level
+            if work < work_served:
+                work_served = work
             level = slower
-            soonest = ahead + left / level
+            soonest = until_ready + work_served / level
         return soonest
 
     def _ring(self, alarm: Alarm) -> None:
@@ -249,9 +249,9 @@ class Link(Shares):
         if self._arrivals and self._arrivals[0][0] <= now:
             self._admit(now)
         self._serve(now)
-        done = self._pop_due()
-        if done:
-            self._complete(done, now)
+        completed = self._pop_due()
+        if completed:
+            self._complete(completed, now)
             if self._arrivals and self._arrivals[0][0] <= now:
                 self._admit(now)
             elif self._end_contention(now):
@@ -268,14 +268,14 @@ class Link(Shares):
         """Reset the clocks once the last flow has left."""
         self._mixed_until = NEVER
         self._level = self._served = self._elapsed = 0.0
-        self._least = INFINITE
+        self._lowest_cap_level = INFINITE
         self._forget_order()
 
-    def _complete(self, done: list[Flow], now: int) -> None:
-        """Remove flows from the link, and call their `done`."""
-        if len(done) > 1:
-            done.sort(key=order_of)
-        for flow in done:
+    def _complete(self, completed: list[Flow], now: int) -> None:
+        """Remove flows from the link, and call their `completed`."""
+        if len(completed) > 1:
+            completed.sort(key=order_of)
+        for flow in completed:
             if not flow.port.outdated:
                 self._outdate(flow.port)
             if flow.cost.traffic != WRITE:
@@ -285,8 +285,8 @@ class Link(Shares):
             self._leave(flow, now)
         # Completed transfers often begin the next one: the link is shared once, after all of them.
         self._completing = True
-        for flow in done:
-            flow.done(now)
+        for flow in completed:
+            flow.complete(now)
         self._completing = False
 
     def _end_contention(self, now: int) -> bool:  # noqa: ARG002 - a hook for `QuickLink`

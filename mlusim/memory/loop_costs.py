@@ -81,7 +81,7 @@ def rows_cost(
     not faster than the instruction that does the same, or than segments. Within NRAM each copy has its own start-up; a
     row of the instruction takes at least one scalar access to NRAM (ASSUMED: nothing is published).
     """
-    plain = copy_cost(board, copy, memory_core=memory_core)
+    one_copy = copy_cost(board, copy, memory_core=memory_core)
     rows = copy.segments
     iteration_cycles = address + board.scalar_loop_cycles
     scalar_ps = (
@@ -89,7 +89,7 @@ def rows_cost(
         if method == "instruction"
         else board.cycles_ps(max(iterations, rows) * iteration_cycles + rows * board.issue_cycles)
     )
-    if not plain.work:
+    if not one_copy.work:
         row_cycles = ceil_div(copy.segment_bytes, board.move_bytes_per_cycle)
         if method == "instruction":
             cycles = board.move_startup_cycles + rows * max(board.scalar_nram_cycles, row_cycles)
@@ -97,24 +97,24 @@ def rows_cost(
             cycles = rows * (board.move_startup_cycles + row_cycles)
         moving_ps = board.cycles_ps(cycles)
         duration_ps = moving_ps + scalar_ps if method == "blocking" else max(moving_ps, scalar_ps)
-        return CopyCost(0.0, 1.0, 1.0, plain.traffic, duration_ps, duration_ps)
+        return CopyCost(0.0, 1.0, 1.0, one_copy.traffic, duration_ps, duration_ps)
     off_chip = copy.direction.off_chip
-    row_ps = plain.work / plain.limit / rows
+    row_ps = one_copy.work / one_copy.limit / rows
     if method == "instruction":
-        latency_ps = plain.latency_ps
+        latency_ps = one_copy.latency_ps
         total_ps = rows * max(row_ps, board.gather_element_ps)
     else:
         # Loops are awaited, so their latency is part of the rate and overlaps nothing.
         latency_ps = 0
         if method == "blocking":
-            total_ps = rows * (row_ps + plain.latency_ps) + scalar_ps
+            total_ps = rows * (row_ps + one_copy.latency_ps) + scalar_ps
         else:
             slowest_ps = max(row_ps, board.dma_segment_ps, board.gather_element_ps) if off_chip else row_ps
-            total_ps = plain.latency_ps + max(rows * slowest_ps, scalar_ps)
-    limit = plain.work / total_ps
-    both = copy.direction.source.off_chip and copy.direction.destination.off_chip
-    alone_ps = latency_ps + ceil_ps(plain.work / rate_alone(board, limit, off_chip=off_chip, both=both))
-    return CopyCost(plain.work, limit, plain.ratio, plain.traffic, latency_ps, alone_ps)
+            total_ps = one_copy.latency_ps + max(rows * slowest_ps, scalar_ps)
+    limit = one_copy.work / total_ps
+    mixes = copy.direction.source.off_chip and copy.direction.destination.off_chip
+    alone_ps = latency_ps + ceil_ps(one_copy.work / rate_alone(board, limit, off_chip=off_chip, mixes=mixes))
+    return CopyCost(one_copy.work, limit, one_copy.work_per_byte, one_copy.traffic, latency_ps, alone_ps)
 
 
 def row_units(view: View, rows: Integers | None, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
@@ -138,8 +138,8 @@ def run_units(
 ) -> tuple[int, int]:
     """As `row_units` for runs of contiguous rows; partly touched units matter to writes only, and are 0 otherwise."""
     base = (view.allocation.address + view.offset) % unit_bytes
-    units, whole = element_loops.units_of_runs(starts, lengths, base, row_bytes, unit_bytes)
-    return units * unit_bytes, (units - whole) * unit_bytes if writes else 0
+    units, covered_units = element_loops.units_of_runs(starts, lengths, base, row_bytes, unit_bytes)
+    return units * unit_bytes, (units - covered_units) * unit_bytes if writes else 0
 
 
 def worst_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:

@@ -45,16 +45,16 @@ _OPERATORS = (
 )
 
 
-def _refused(remedy: str, what: str = "memory, not a number") -> Callable[..., NoReturn]:
+def _refuse(remedy: str, description: str = "memory, not a number") -> Callable[..., NoReturn]:
     def refuse(self: object, *_: object, **__: object) -> NoReturn:
-        raise OperandError(f"{self!r} is {what}: {remedy}")
+        raise OperandError(f"{self!r} is {description}: {remedy}")
 
     return refuse
 
 
 def _equal(self: object, other: object) -> bool:
     if isinstance(other, Number):
-        _refused(_LOAD)(self)
+        _refuse(_LOAD)(self)
     return self is other
 
 
@@ -62,22 +62,22 @@ def _format(self: object, specification: str) -> str:
     try:
         return format(str(self), specification)
     except ValueError:
-        _refused(_LOAD)(self)
+        _refuse(_LOAD)(self)
 
 
 # Methods by name. Without `__eq__`, a comparison with a number would be false.
 _METHODS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys((f"__{side}{name}__" for name in _OPERATORS for side in ("", "r")), _refused(_COMPUTE)),
-    **dict.fromkeys(("__neg__", "__abs__", "__invert__"), _refused(_COMPUTE)),
-    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), _refused(_LOAD)),
-    **dict.fromkeys(("__round__", "__trunc__", "__floor__", "__ceil__"), _refused(_LOAD)),
+    **dict.fromkeys((f"__{side}{name}__" for name in _OPERATORS for side in ("", "r")), _refuse(_COMPUTE)),
+    **dict.fromkeys(("__neg__", "__abs__", "__invert__"), _refuse(_COMPUTE)),
+    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), _refuse(_LOAD)),
+    **dict.fromkeys(("__round__", "__trunc__", "__floor__", "__ceil__"), _refuse(_LOAD)),
     # A deep copy would have bytes of its own, on no device.
-    **dict.fromkeys(("__deepcopy__", "__reduce_ex__"), _refused(_COPY, "memory of a device, which Python cannot copy")),
-    **dict.fromkeys(("__bool__", "__float__", "__complex__"), _refused(_LOAD)),
-    **dict.fromkeys(("__int__", "__index__"), _refused(_COUNT)),
-    **dict.fromkeys(("__setitem__", "__delitem__"), _refused(_WRITE)),
+    **dict.fromkeys(("__deepcopy__", "__reduce_ex__"), _refuse(_COPY, "memory of a device, which Python cannot copy")),
+    **dict.fromkeys(("__bool__", "__float__", "__complex__"), _refuse(_LOAD)),
+    **dict.fromkeys(("__int__", "__index__"), _refuse(_COUNT)),
+    **dict.fromkeys(("__setitem__", "__delitem__"), _refuse(_WRITE)),
     "__format__": _format,
-    "__array__": _refused(_LOOK),
+    "__array__": _refuse(_LOOK),
     "__eq__": _equal,
 }
 
@@ -103,8 +103,8 @@ def missing_attribute(view: object, name: str, *, is_instruction: bool = False) 
     """
     remedy = ""
     if not name.startswith("_"):
-        near = nearest(name, [known for known in dir(type(view)) if not known.startswith("_")])
-        remedy = near or (_COMPUTE if hasattr(np.ndarray, name) else "")
+        suggestion = nearest(name, [member for member in dir(type(view)) if not member.startswith("_")])
+        remedy = suggestion or (_COMPUTE if hasattr(np.ndarray, name) else "")
         if is_instruction:
             remedy = f"it is an instruction of the core, `core.{name}(...)`"
         remedy = f": {_INSTEAD.get(name, remedy)}".rstrip(": ")

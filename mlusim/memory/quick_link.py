@@ -32,7 +32,7 @@ class QuickLink(Link):
         self._ends: dict[int, list[Flow]] = {}
         self._end_alarm = Alarm(self._ring_end)
         # The number of flows that have ended since contention began.
-        self._ended = 0
+        self._ended_flows = 0
 
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
         """Begin a transfer at `ready_ps`, now or later."""
@@ -58,8 +58,8 @@ class QuickLink(Link):
         alarm.callbacks = alarm.calls
         now = self._environment.now
         # None if contention has begun since the event was scheduled.
-        done = self._ends.pop(now, None)
-        if done is None:
+        completed = self._ends.pop(now, None)
+        if completed is None:
             return
         arrivals = self._arrivals
         while arrivals and arrivals[0][0] <= now:
@@ -77,17 +77,17 @@ class QuickLink(Link):
             port.weight += flow.weight
             port.flows.append(flow)
             self._flows += 1
-        if len(done) > 1:
-            done.sort(key=order_of)
-        for flow in done:
+        if len(completed) > 1:
+            completed.sort(key=order_of)
+        for flow in completed:
             self._leave(flow, now)
-        for flow in done:
-            flow.done(now)
+        for flow in completed:
+            flow.complete(now)
 
     def _begin_contention(self, now: int) -> None:
         """Move all flows in flight to the virtual clocks."""
         self._contended = True
-        self._ended = 0
+        self._ended_flows = 0
         self._ends.clear()
         self._updated_ps = now
         for port in self.ports:
@@ -100,8 +100,11 @@ class QuickLink(Link):
                 self._outdate(port)
 
     def _end_contention(self, now: int) -> bool:
-        self._ended += 1
-        if self._ended < self._flows + len(self._arrivals) or self._demand > self._mixed_rate * _UNCONTENDED_DEMAND:
+        self._ended_flows += 1
+        if (
+            self._ended_flows < self._flows + len(self._arrivals)
+            or self._demand > self._mixed_rate * _UNCONTENDED_DEMAND
+        ):
             return False
         # Compiled code takes ten times as long for a generator.
         for port in self.ports:
@@ -109,7 +112,7 @@ class QuickLink(Link):
                 return False
         self._contended = False
         for port in self.ports:
-            port.outdated = port.full = False
+            port.outdated = port.is_limiting = False
             for flow in port.flows:
                 work = self._stop(flow)
                 # Rounding may leave less than nothing.
@@ -120,7 +123,7 @@ class QuickLink(Link):
         self._capped.clear()
         self._sharing.clear()
         self._outdated.clear()
-        self._moved = False
+        self._has_outdated_entries = False
         self._readers = self._writers = 0
         self._reset_clocks()
         return True

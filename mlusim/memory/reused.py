@@ -32,7 +32,7 @@ MIN_REUSED_BYTES = MIB
 # Limit on the memory that is held for later results.
 _MAX_FREE_RESULT_BYTES = 256 * MIB
 # Bytes of results that no array refers to, by size.
-_free: dict[int, list[Bytes]] = {}
+_free_results: dict[int, list[Bytes]] = {}
 # Limits of a block of on-chip memories.
 _BLOCK_BYTES = 32 * MIB
 _BLOCK_BUFFERS = 64
@@ -66,7 +66,7 @@ def reused_bytes(nbytes: int) -> Bytes:
     if not MIN_REUSED_BYTES <= nbytes <= _MAX_FREE_RESULT_BYTES:
         return aligned_bytes(nbytes)
     try:
-        block = _free[nbytes].pop()
+        block = _free_results[nbytes].pop()
     except (KeyError, IndexError):
         block = aligned_bytes(nbytes)
     owner = _Owner(block)
@@ -76,10 +76,10 @@ def reused_bytes(nbytes: int) -> Bytes:
 
 
 def _release(block: Bytes) -> None:
-    held = sum(size * len(blocks) for size, blocks in list(_free.items()))
-    if held + block.nbytes > _MAX_FREE_RESULT_BYTES:
-        _free.clear()
-    _free.setdefault(block.nbytes, []).append(block)
+    free_bytes = sum(size * len(blocks) for size, blocks in list(_free_results.items()))
+    if free_bytes + block.nbytes > _MAX_FREE_RESULT_BYTES:
+        _free_results.clear()
+    _free_results.setdefault(block.nbytes, []).append(block)
 
 
 def on_chip_bytes(nbytes: int) -> Bytes:

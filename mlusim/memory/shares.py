@@ -49,15 +49,16 @@ class Shares:
         self._level = 0.0
         self._served = 0.0
         # No flow that shares the link reaches its cap below this level.
-        self._least = INFINITE
+        self._lowest_cap_level = INFINITE
         # Whether a flow has changed clocks, or its cap: heaps may then contain it twice.
-        self._moved = False
+        self._has_outdated_entries = False
         # Both kinds of flows by cap level, the highest first of those at their caps and the lowest first of the others.
         # They are kept only while flows of both kinds have been in flight lately.
-        self._ordered = False
+        self._has_cap_order = False
         self._from_top: list[Entry] = []
         self._from_bottom: list[Entry] = []
-        # Ports whose flows may have a wrong cap. That does not matter while all flows share the link, below `_least`.
+        # Ports whose flows' caps must be recomputed. That can wait while all flows share the link at a level below
+        # `_lowest_cap_level`.
         self._outdated: list[Port] = []
 
     def _outdate(self, port: Port) -> None:
@@ -72,24 +73,24 @@ class Shares:
         self._capped_rate += flow.cap
         flow.finish = self._elapsed + work / flow.cap
         heappush(self._capped, (flow.finish, flow.order, flow))
-        if self._ordered:
+        if self._has_cap_order:
             heappush(self._from_top, (-flow.cap_level, flow.order, flow))
 
     def _begin_sharing(self, flow: Flow, work: float) -> None:
         """Let a flow with `work` left share the link."""
         weight = flow.weight
         flow.sharing = True
-        flow.cap_level = least = flow.cap / weight
+        flow.cap_level = cap_level = flow.cap / weight
         self._weight += weight
         flow.finish = self._served + work / weight
         heappush(self._sharing, (flow.finish, flow.order, flow))
-        if self._ordered:
+        if self._has_cap_order:
             heappush(self._from_bottom, (flow.cap_level, flow.order, flow))
         port = flow.port
-        if port.demand > port.rate and port.rate / port.weight < least:
-            least = port.rate / port.weight
-        if least < self._least:
-            self._least = least
+        if port.demand > port.rate and port.rate / port.weight < cap_level:
+            cap_level = port.rate / port.weight
+        if cap_level < self._lowest_cap_level:
+            self._lowest_cap_level = cap_level
 
     def _stop(self, flow: Flow) -> float:
         """Take a flow off its clock; return its work left."""
@@ -106,7 +107,7 @@ class Shares:
 
         Each move raises the level, so one pass each way is enough.
         """
-        if not self._ordered:
+        if not self._has_cap_order:
             self._order_by_cap_level()
         level = (capacity - self._capped_rate) / self._weight if self._weight else -1.0
         heap = self._from_top
@@ -116,31 +117,31 @@ class Shares:
                 if flow.cap_level <= level:
                     break
                 self._begin_sharing(flow, self._stop(flow))
-                self._moved = True
+                self._has_outdated_entries = True
                 level = (capacity - self._capped_rate) / self._weight
             heappop(heap)
-        if level > self._least:
+        if level > self._lowest_cap_level:
             level = self._cap_flows(level, capacity)
         self._level = level
 
     def _cap_flows(self, level: float, capacity: float) -> float:
         """Move the flows whose cap levels are below the level to the other clock; return the new level."""
         heap = self._from_bottom
-        self._least = INFINITE
+        self._lowest_cap_level = INFINITE
         while heap:
             cap_level, order, flow = heap[0]
             if flow.sharing and flow.cap_level == cap_level and flow.order == order and flow.finish != INFINITE:
                 if cap_level >= level:
-                    self._least = cap_level
+                    self._lowest_cap_level = cap_level
                     break
                 self._begin_capped(flow, self._stop(flow))
-                self._moved = True
+                self._has_outdated_entries = True
                 level = (capacity - self._capped_rate) / self._weight if self._weight else 0.0
             heappop(heap)
         return level
 
     def _order_by_cap_level(self) -> None:
-        self._ordered = True
+        self._has_cap_order = True
         self._from_top = [
             (-flow.cap_level, flow.order, flow) for port in self.ports for flow in port.flows if not flow.sharing
         ]
@@ -151,7 +152,7 @@ class Shares:
         heapify(self._from_bottom)
 
     def _forget_order(self) -> None:
-        self._ordered = False
+        self._has_cap_order = False
         self._from_top.clear()
         self._from_bottom.clear()
 
@@ -159,36 +160,36 @@ class Shares:
         """Give each flow of a port that may have a wrong cap its cap."""
         for port in self._outdated:
             port.outdated = False
-            full = port.demand > port.rate
-            if full or port.full:
-                port.full = full
+            is_limiting = port.demand > port.rate
+            if is_limiting or port.is_limiting:
+                port.is_limiting = is_limiting
                 self._update_caps_of(port)
         self._outdated.clear()
 
     def _update_caps_of(self, port: Port) -> None:
         """Share a port, max-min fair by weight in bytes."""
-        left, weight = port.rate, port.weight
-        waiting = port.flows
-        while waiting:
-            share = left / weight
-            more = [flow for flow in waiting if flow.cost.port_rate > share * flow.weight]
-            if len(more) == len(waiting):
+        rate_left, weight = port.rate, port.weight
+        flows = port.flows
+        while flows:
+            share = rate_left / weight
+            limited = [flow for flow in flows if flow.cost.port_rate > share * flow.weight]
+            if len(limited) == len(flows):
                 break
-            for flow in waiting:
+            for flow in flows:
                 if flow.cost.port_rate <= share * flow.weight:
-                    left -= flow.cost.port_rate
+                    rate_left -= flow.cost.port_rate
                     weight -= flow.weight
                     self._set_cap(flow, flow.cost.limit)
-            waiting = more
-        for flow in waiting:
-            self._set_cap(flow, left / weight * flow.weight * flow.cost.ratio)
+            flows = limited
+        for flow in flows:
+            self._set_cap(flow, rate_left / weight * flow.weight * flow.cost.work_per_byte)
 
     def _set_cap(self, flow: Flow, cap: float) -> None:
         if flow.cap == cap:
             return
         work = self._stop(flow)
         flow.cap = cap
-        self._moved = True
+        self._has_outdated_entries = True
         if flow.sharing:
             self._begin_sharing(flow, work)
         else:
@@ -197,14 +198,14 @@ class Shares:
     def _first_end(self) -> float:
         """Return the time until the first flow in flight ends; remove flows that have moved from the tops of heaps."""
         capped, sharing = self._capped, self._sharing
-        if self._moved:
+        if self._has_outdated_entries:
             # Else a long flow that changes clocks again and again would fill the heaps.
-            most = 2 * self._flows + 8
-            _clean(capped, sharing=False, most=most)
-            _clean(sharing, sharing=True, most=most)
-            if len(self._from_top) + len(self._from_bottom) > 2 * most:
+            max_entries = 2 * self._flows + 8
+            _clean(capped, sharing=False, max_entries=max_entries)
+            _clean(sharing, sharing=True, max_entries=max_entries)
+            if len(self._from_top) + len(self._from_bottom) > 2 * max_entries:
                 self._forget_order()
-            self._moved = len(capped) + len(sharing) > self._flows
+            self._has_outdated_entries = len(capped) + len(sharing) > self._flows
         soonest = capped[0][0] - self._elapsed if capped else INFINITE
         if sharing:
             due = (sharing[0][0] - self._served) / self._level
@@ -215,35 +216,35 @@ class Shares:
     def _pop_due(self) -> list[Flow]:
         """Take the flows that are complete off their heaps."""
         # Flows due within the tolerance are due now, or the timer would ring at this time for ever.
-        done = self._pop(self._capped, self._elapsed + _TWO_TICKS, sharing=False)
+        completed = self._pop(self._capped, self._elapsed + _TWO_TICKS, sharing=False)
         if self._sharing:
-            done += self._pop(self._sharing, self._served + self._level * _TWO_TICKS, sharing=True)
-        return done
+            completed += self._pop(self._sharing, self._served + self._level * _TWO_TICKS, sharing=True)
+        return completed
 
     def _pop(self, heap: list[Entry], horizon: float, *, sharing: bool) -> list[Flow]:
-        done: list[Flow] = []
-        moved = self._moved
+        completed: list[Flow] = []
+        has_outdated = self._has_outdated_entries
         while heap and heap[0][0] <= horizon:
             entry = heappop(heap)
-            if not moved or _holds(entry, sharing=sharing):
+            if not has_outdated or _is_current(entry, sharing=sharing):
                 flow = entry[2]
-                done.append(flow)
+                completed.append(flow)
                 self._stop(flow)
                 # A flow that left this clock and came back is in its heap twice.
                 flow.finish = INFINITE
-        return done
+        return completed
 
 
-def _holds(entry: Entry, *, sharing: bool) -> bool:
-    """Return whether an entry of a clock's heap still holds: its flow has not changed clocks, nor its cap, since."""
+def _is_current(entry: Entry, *, sharing: bool) -> bool:
+    """Return whether a flow is still on the clock of this entry of its heap, with the same cap."""
     finish, order, flow = entry
     return flow.sharing is sharing and flow.finish == finish and flow.order == order
 
 
-def _clean(heap: list[Entry], *, sharing: bool, most: int) -> None:
-    """Remove the entries at the top of a heap that do not hold, or all of them if it has more than `most` entries."""
-    if len(heap) > most:
-        heap[:] = [entry for entry in heap if _holds(entry, sharing=sharing)]
+def _clean(heap: list[Entry], *, sharing: bool, max_entries: int) -> None:
+    """Remove the outdated entries at the top of a heap, or all of them if it has more than `max_entries` entries."""
+    if len(heap) > max_entries:
+        heap[:] = [entry for entry in heap if _is_current(entry, sharing=sharing)]
         heapify(heap)
-    while heap and not _holds(heap[0], sharing=sharing):
+    while heap and not _is_current(heap[0], sharing=sharing):
         heappop(heap)

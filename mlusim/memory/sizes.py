@@ -27,7 +27,7 @@ class MemorySize(NamedTuple):
         """Bytes available to kernels."""
         return self.total_bytes - self.reserved_bytes
 
-    def rounded(self, nbytes: int) -> int:
+    def allocated_bytes(self, nbytes: int) -> int:
         """Return the bytes that an allocation of `nbytes` occupies."""
         return max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
 

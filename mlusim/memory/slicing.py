@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Key = SupportsIndex | slice | EllipsisType
 
 
-def sliced(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
+def slice_layout(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
     """Return offset and layout of a slice. Raises `AccessError` as `View.__getitem__`."""
     shape, strides, offset = view.shape, view.strides, view.offset
     items: tuple[Any, ...] = key if type(key) is tuple else (key,)
@@ -30,10 +30,10 @@ def sliced(view: View, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
     axis = 0
     for item in items:
         if item is Ellipsis:
-            if sum(each is Ellipsis for each in items) > 1:  # an array among the items has no single truth value
+            if sum(entry is Ellipsis for entry in items) > 1:  # an array among the items has no single truth value
                 raise AccessError(f"two `...` in one index of {view!r}: only one may stand for the axes left out")
-            missing = (slice(None),) * (rank - len(items) + 1)
-            return sliced(view, items[:axis] + missing + items[axis + 1 :])
+            whole_axes = (slice(None),) * (rank - len(items) + 1)
+            return slice_layout(view, items[:axis] + whole_axes + items[axis + 1 :])
         if axis >= rank:
             raise AccessError(
                 f"{len(items)} {'index' if len(items) == 1 else 'indices'} on {view!r} of rank {rank}; "

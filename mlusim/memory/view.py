@@ -23,7 +23,7 @@ from mlusim.memory.docstrings import restore_docstring
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
 from mlusim.memory.not_numeric import refuse_numbers
-from mlusim.memory.slicing import Key, sliced
+from mlusim.memory.slicing import Key, slice_layout
 
 # Rows that a buffer caches: kernels use the same few buffers in turn.
 _ROWS = 16
@@ -148,7 +148,7 @@ class View:
         Raises `AccessError` for an index or bound outside the axis, too many indices, or a step of 0.
         """
         # Optimised, because every copy of every kernel passes here: a row, a range of the first axis, and plain indices
-        # and ranges of several axes are looked up in the layout. `sliced` computes the same in general.
+        # and ranges of several axes are looked up in the layout. `slice_layout` computes the same in general.
         rows: dict[Any, View] | None = None
         if type(key) is int:
             rows = self.rows
@@ -169,13 +169,13 @@ class View:
                 offset += start * strides[0]
                 part = layout.parts[stop - start]
         elif type(key) is tuple and len(key) <= len(shape):
-            at = offset
+            byte = offset
             counts = []
             for item, extent, stride in zip(key, shape, strides):  # noqa: B905 - axes that it does not name stay whole
                 if type(item) is int:
                     if not 0 <= item < extent:
                         break
-                    at += item * stride
+                    byte += item * stride
                     counts.append(-1)
                 elif type(item) is slice and item.step is None:
                     start, stop = item.start, item.stop
@@ -185,14 +185,14 @@ class View:
                         stop = extent
                     if not (type(start) is type(stop) is int and 0 <= start < stop <= extent):
                         break
-                    at += start * stride
+                    byte += start * stride
                     counts.append(stop - start)
                 else:
                     break
             else:
-                offset, part = at, layout.cuts[tuple(counts)]
+                offset, part = byte, layout.cuts[tuple(counts)]
         if part is None:
-            offset, part = sliced(self, key)
+            offset, part = slice_layout(self, key)
         array = self.elements
         # Cheaper than creating an array, except for a single element, which would be a scalar.
         view = View(self.allocation, offset, part, array[key] if array is not None and part.shape else None)
@@ -208,19 +208,19 @@ class View:
         extents = _extents(shape)
         layout = self.layout.reshaped.get(extents)
         if layout is None:
-            layout = self._reshaped(extents)
+            layout = self._reshaped_layout(extents)
         # If the array is cached, derive that of the new view from it.
         array = self.elements
         elements = array.reshape(layout.shape) if array is not None and extents else None
         return View(self.allocation, self.offset, layout, elements)
 
-    def _reshaped(self, extents: tuple[int, ...]) -> Layout:
+    def _reshaped_layout(self, extents: tuple[int, ...]) -> Layout:
         """Return the layout in another shape. Raises as `reshape`."""
         target = list(extents)
         layout = self.layout
         if -1 in target and target.count(-1) == 1:
-            known = -math.prod(target)
-            target[target.index(-1)] = layout.size // known if known else 0
+            known_size = -math.prod(target)
+            target[target.index(-1)] = layout.size // known_size if known_size else 0
         if math.prod(target) != layout.size or min(target, default=0) < 0:
             raise AccessError(
                 f"cannot reshape {self!r} of {self.size} elements to {list(extents)}: both must have the same number "
@@ -228,8 +228,8 @@ class View:
             )
         if not layout.is_contiguous:
             raise AccessError(f"cannot reshape {self!r}: its elements are not contiguous; copy it to a buffer first")
-        reshaped = layout.reshaped[extents] = layout.reshaped[tuple(target)]
-        return reshaped
+        result = layout.reshaped[extents] = layout.reshaped[tuple(target)]
+        return result
 
     def view(self, dtype: object) -> View:
         """Return the same bytes as elements of another dtype; the last axis grows or shrinks with the element size.
@@ -369,10 +369,10 @@ def _distance(elements: Any) -> int:
 def _extents(shape: Any) -> tuple[int, ...]:
     """Return extents or axes given one by one or as one tuple."""
     items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-    plain = True
+    all_int = True
     for item in items:
         if type(item) is not int:
-            plain = False
+            all_int = False
             if not isinstance(item, int | np.integer):
                 raise AccessError(f"extents and axes of a view must be integers, not {shown(item)}")
-    return tuple(items) if plain else tuple(map(int, items))
+    return tuple(items) if all_int else tuple(map(int, items))

@@ -45,13 +45,13 @@ class Cost:
             self.dram_ps + other.dram_ps,
         )
 
-    def __mul__(self, times: float) -> Cost:
+    def __mul__(self, count: float) -> Cost:
         return Cost(
-            self.own_ps * times,
-            self.transfer_ps * times,
-            self.read_ps * times,
-            self.write_ps * times,
-            self.dram_ps * times,
+            self.own_ps * count,
+            self.transfer_ps * count,
+            self.read_ps * count,
+            self.write_ps * count,
+            self.dram_ps * count,
         )
 
     def overlapped_with(self, own_ps: float) -> Cost:
@@ -63,35 +63,37 @@ class Cost:
         return replace(self, dram_ps=other.dram_ps)
 
 
-def load_cost(board: Board, segment_bytes: int, loops: Loops = (), *, copies: float = 1, behind: bool = False) -> Cost:
+def load_cost(
+    board: Board, segment_bytes: int, loops: Loops = (), *, copies: float = 1, hides_start_up: bool = False
+) -> Cost:
     """Return the cost of equal back-to-back copies from GDRAM to NRAM: only the first start-up is exposed.
 
     Args:
         segment_bytes: bytes of each contiguous segment.
         loops: loops over the segments in GDRAM, (count, stride in bytes), outermost first.
         copies: number of copies, on average.
-        behind: the copies are issued after other copies, so that every start-up is hidden.
+        hides_start_up: the copies are issued after other copies, so that every start-up is hidden.
     """
     bus = read_bus_bytes(0, segment_bytes, loops, board.dram_unit_bytes)
     shape = _shape(Direction.GDRAM2NRAM, segment_bytes, loops, bus, 0)
-    return transferred(board, copy_cost(board, shape, memory_core=False), copies, behind=behind)
+    return transfer_cost(board, copy_cost(board, shape, memory_core=False), copies, hides_start_up=hides_start_up)
 
 
 def store_cost(board: Board, segment_bytes: int, loops: Loops = ()) -> Cost:
     """Return the cost of a copy from NRAM to GDRAM; arguments as in `load_cost`."""
     bus_read, bus_write = write_bus_bytes(0, segment_bytes, loops, board.dram_unit_bytes)
     shape = _shape(Direction.NRAM2GDRAM, segment_bytes, loops, bus_read, bus_write)
-    return transferred(board, copy_cost(board, shape, memory_core=False))
+    return transfer_cost(board, copy_cost(board, shape, memory_core=False))
 
 
-def transferred(board: Board, cost: CopyCost, copies: float = 1, *, behind: bool = False) -> Cost:
-    """Return the cost of copies with a known `CopyCost`; `copies` and `behind` as in `load_cost`."""
+def transfer_cost(board: Board, cost: CopyCost, copies: float = 1, *, hides_start_up: bool = False) -> Cost:
+    """Return the cost of copies with a known `CopyCost`; `copies` and `hides_start_up` as in `load_cost`."""
     issue_ps = copies * board.cycles_ps(board.issue_cycles)
     if not cost.work:
         return Cost(issue_ps + copies * cost.alone_ps)
-    port_bytes = copies * cost.work / cost.ratio
+    port_bytes = copies * cost.work / cost.work_per_byte
     return Cost(
-        issue_ps + (0 if behind else cost.latency_ps),
+        issue_ps + (0 if hides_start_up else cost.latency_ps),
         copies * cost.work / cost.limit,
         port_bytes * PS_PER_S / board.cluster_read_bandwidth_bytes_per_s if cost.traffic & READ else 0.0,
         port_bytes * PS_PER_S / board.cluster_write_bandwidth_bytes_per_s if cost.traffic & WRITE else 0.0,

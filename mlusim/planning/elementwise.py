@@ -72,17 +72,17 @@ def plan_elementwise(
     fastest = best_by_strategy(
         candidate for name, blocks in largest_tiles.items() for candidate in _candidates(work, name, blocks)
     )
-    chosen = next(iter(fastest.values()))
-    tiles = chosen.split
-    buffers, elements = _BUFFERS[chosen.strategy], work.elements(tiles)
+    fastest_candidate = next(iter(fastest.values()))
+    tiles = fastest_candidate.split
+    buffers, elements = _BUFFERS[fastest_candidate.strategy], work.elements(tiles)
     starts, stops = (bounds * work.block for bounds in cut_evenly(work.blocks, tiles))
     stops[-1] = count
     nram_bytes = buffers * work.tile_bytes * elements
-    tiles_per_task = ceil_div(tiles, chosen.tasks)
-    share = ceil_div(count, chosen.tasks)
+    tiles_per_task = ceil_div(tiles, fastest_candidate.tasks)
+    share = ceil_div(count, fastest_candidate.tasks)
     return Plan(
         operator=operator,
-        strategy=chosen.strategy,
+        strategy=fastest_candidate.strategy,
         board=board,
         tier=1 if tiles_per_task == 1 else 2,
         reason=(
@@ -92,7 +92,7 @@ def plan_elementwise(
         arithmetic=(
             (
                 f"{group_digits(board.nram_usable_bytes)} B of NRAM // ({buffers} x {work.tile_bytes} B) = "
-                f"{group_digits(largest_tiles[chosen.strategy] * work.block)} elements"
+                f"{group_digits(largest_tiles[fastest_candidate.strategy] * work.block)} elements"
             ),
             (
                 f"{group_digits(count)} elements = {group_digits(work.blocks)} blocks = {group_digits(tiles)} "
@@ -102,13 +102,13 @@ def plan_elementwise(
         unit=unit,
         unit_bytes=share * (read_bytes + written_bytes),
         kind="BLOCK",
-        dim=(chosen.tasks, 1, 1),
+        dim=(fastest_candidate.tasks, 1, 1),
         output_shape=(count,),
         itemsize=written_bytes,
-        tiles=Tiles(in_runs(tiles, chosen.tasks), starts[:, None], stops[:, None], nram_bytes),
+        tiles=Tiles(in_runs(tiles, fastest_candidate.tasks), starts[:, None], stops[:, None], nram_bytes),
         nram_bytes=nram_bytes,
         parameters=ElementwiseParameters(overlapped=buffers == 2, elements=elements, block=work.block),
-        predicted_ps=chosen.predicted_ps,
+        predicted_ps=fastest_candidate.predicted_ps,
     )
 
 
@@ -148,10 +148,12 @@ def _largest_tiles(work: _Work, strategy: str, operator: str) -> dict[str, int]:
     Raises `PlanError` if not one block fits.
     """
     usable = work.board.nram_usable_bytes
-    needed = {name: _BUFFERS[name] * work.tile_bytes * work.block for name in strategies_to_try(STRATEGIES, strategy)}
-    fitting = {name: usable // size for name, size in needed.items() if size <= usable}
+    bytes_per_element = {
+        name: _BUFFERS[name] * work.tile_bytes * work.block for name in strategies_to_try(STRATEGIES, strategy)
+    }
+    fitting = {name: usable // size for name, size in bytes_per_element.items() if size <= usable}
     if not fitting:
-        name, size = list(needed.items())[-1]
+        name, size = list(bytes_per_element.items())[-1]
         buffers = "two buffers" if _BUFFERS[name] == 2 else "one buffer"
         serial = "choose strategy 'serial', or " if name != "serial" and size // 2 <= usable else ""
         raise PlanError(

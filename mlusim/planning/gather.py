@@ -88,19 +88,19 @@ def plan_gather(problem: LookupProblem) -> Plan:
     if problem.lookups.columns:
         candidates += _row_candidates(problem)
     candidate, reason = choose(problem, candidates)
-    chosen = candidate.split
-    start, stop = boxes([cut(extent, size) for extent, size in zip(shape, chosen.sizes, strict=True)], chosen.order)
+    split = candidate.split
+    start, stop = boxes([cut(extent, size) for extent, size in zip(shape, split.sizes, strict=True)], split.order)
     return plan_of(
         problem,
         candidate,
         reason,
         shape=shape,
         parts=len(start),
-        tiles=Tiles(in_runs(len(start), candidate.tasks), start, stop, chosen.nram_bytes),
+        tiles=Tiles(in_runs(len(start), candidate.tasks), start, stop, split.nram_bytes),
         tiles_text=(
-            f"{group_digits(len(start))} tiles of up to {list(chosen.sizes)}; each task has a contiguous range of them",
+            f"{group_digits(len(start))} tiles of up to {list(split.sizes)}; each task has a contiguous range of them",
         ),
-        parameters=chosen.parameters,
+        parameters=split.parameters,
     )
 
 
@@ -110,26 +110,29 @@ def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     shared_extents = tuple(shape[axis] for axis in lookups.shared_axes)
     gathered_extents = tuple(shape[axis] for axis in lookups.gathered_axes)
     slab_bytes = max(lookups.slab_elements * problem.itemsize, 1)
-    placed = bool(lookups.shared_positions)
+    is_positional = bool(lookups.shared_positions)
     lookup_bytes = problem.itemsize + (
-        sum(problem.arithmetic(positional=True).buffer_bytes(board, problem.index_itemsize)) if placed else 0
+        sum(problem.arithmetic(positional=True).buffer_bytes(board, problem.index_itemsize)) if is_positional else 0
     )
     # Slabs that fit with a quarter of NRAM left for lookups, and slabs that fit together with all their lookups.
     capacities = [
         limit
-        for room in fractions_of(board.nram_usable_bytes)
-        for limit in (room * 3 // 4 // slab_bytes, room // (slab_bytes + math.prod(gathered_extents) * lookup_bytes))
+        for available in fractions_of(board.nram_usable_bytes)
+        for limit in (
+            available * 3 // 4 // slab_bytes,
+            available // (slab_bytes + math.prod(gathered_extents) * lookup_bytes),
+        )
     ]
-    shared = {
+    shared_choices = {
         sizes
         for limit in counts_to_hold(math.prod(shared_extents), capacities, board.cores)
         if (sizes := _shared_sizes_that_fit(problem, shared_extents, limit)) is not None
     }
     # Sizes limited by `limit` are rounded down, which may leave one slab more than cores; these are rounded up.
-    shared |= {
+    shared_choices |= {
         sizes for sizes in spread(shared_extents, max(*capacities, 1), board.cores) if _elements_left(problem, sizes)
     }
-    for shared_sizes in sorted(shared):
+    for shared_sizes in sorted(shared_choices):
         slabs = count_boxes(shared_extents, shared_sizes)
         for sizes in sorted(
             spread(gathered_extents, _elements_left(problem, shared_sizes), ceil_div(board.cores, slabs))
@@ -179,9 +182,9 @@ def _elements_left(problem: LookupProblem, shared_sizes: Extents) -> int:
     if not lookups.columns:
         return max(math.prod(lookups.positions), 1)
     lookups_at_once = _shared_positions(problem, shared_sizes)
-    each = _buffers(problem, _arithmetic(problem, shared_sizes), math.prod(shared_sizes), lookups_at_once)
-    rounding = len(each) * (board.vector_alignment_bytes - 1)
-    return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
+    element_bytes = _buffers(problem, _arithmetic(problem, shared_sizes), math.prod(shared_sizes), lookups_at_once)
+    rounding = len(element_bytes) * (board.vector_alignment_bytes - 1)
+    return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(element_bytes)
 
 
 def _slab_candidate(problem: LookupProblem, shared_sizes: Extents, gathered_sizes: Extents) -> LookupCandidate:
@@ -262,7 +265,7 @@ def _slab_ps(
             )
         )
     stages.append(costs.box(STORE, shape, sizes, itemsize))
-    return predict_serial_ps(Grid.of_unions(board, tiles), stages, before=[load])
+    return predict_serial_ps(Grid.of_unions(board, tiles), stages, preparation=[load])
 
 
 def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
@@ -280,12 +283,14 @@ def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
 def _index_stages(problem: LookupProblem, costs: Costs, sizes: Extents) -> list[Cost]:
     """Return the cost of loading the index of a tile; an index that repeats is loaded once and repeated in NRAM."""
     lookups, columns = problem.lookups, problem.lookups.columns
-    shared = lookups.batch_dims if problem.repeats else 0
-    load = costs.box(LOAD, (*lookups.positions[shared:], columns), (*sizes[shared:], columns), problem.index_itemsize)
-    repeats = math.prod(sizes[:shared])
+    shared_axes = lookups.batch_dims if problem.repeats else 0
+    load = costs.box(
+        LOAD, (*lookups.positions[shared_axes:], columns), (*sizes[shared_axes:], columns), problem.index_itemsize
+    )
+    repeats = math.prod(sizes[:shared_axes])
     if repeats <= LOADED_REPEATS:
         return [load * repeats]
-    nbytes = math.prod(sizes[shared:]) * columns * problem.index_itemsize
+    nbytes = math.prod(sizes[shared_axes:]) * columns * problem.index_itemsize
     return [load, Cost(move_ps(costs.board, nbytes, repeats - 1))]
 
 
@@ -293,8 +298,8 @@ def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     arithmetic = problem.arithmetic(positional=lookups.aligned or bool(lookups.shared_positions))
     index_bytes = arithmetic.buffer_bytes(board, problem.index_itemsize)
-    room = board.nram_usable_bytes - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
-    max_positions, positions = max((room - sum(index_bytes)) // itemsize, 1), math.prod(lookups.positions)
+    available = board.nram_usable_bytes - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
+    max_positions, positions = max((available - sum(index_bytes)) // itemsize, 1), math.prod(lookups.positions)
     # With fewer lookups than cores, rows are cut to occupy the remaining cores.
     fewest = [board.cores * rounds // positions for rounds in ROUNDS if positions < board.cores]
     parts = {count for fewer in fewest for count in (fewer, fewer + 1)}
@@ -302,12 +307,12 @@ def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     for row_sizes in sorted(
         {blocks(lookups.row_shape, limit) for limit in {max_positions} | {s for s in evenly if s < max_positions}}
     ):
-        fits = room // (sum(index_bytes) + math.prod(row_sizes) * itemsize)
+        max_lookups = available // (sum(index_bytes) + math.prod(row_sizes) * itemsize)
         chunks = count_boxes(lookups.row_shape, row_sizes)
         groups = max(board.cores // chunks, 1)
         position_sizes_to_try = (
-            {sizes for room in fractions_of(fits) for sizes in spread(lookups.positions, room, groups)}
-            if fits
+            {sizes for available in fractions_of(max_lookups) for sizes in spread(lookups.positions, available, groups)}
+            if max_lookups
             else set()
         )
         for position_sizes in sorted(position_sizes_to_try):

@@ -43,8 +43,10 @@ class LookupProblem:
     def arithmetic(self, *, positional: bool, narrowed: int = 0) -> IndexArithmetic:
         """Return the address arithmetic on the index."""
         # Row numbers, and the extents added to negative values, may need more than 32 bits.
-        wide = math.prod(self.lookups.x_shape) >= _WIDE
-        return IndexArithmetic(columns=self.lookups.columns, positional=positional, narrowed=narrowed, wide=wide)
+        needs_64_bits = math.prod(self.lookups.x_shape) >= _WIDE
+        return IndexArithmetic(
+            columns=self.lookups.columns, positional=positional, narrowed=narrowed, wide=needs_64_bits
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ def check_room(problem: LookupProblem) -> None:
 def _no_room(problem: LookupProblem, *, rows_fit: bool = False) -> PlanError:
     """Return the error of a plan that does not fit in NRAM; `rows_fit`: strategy "rows" does."""
     board = problem.board
-    room = (
+    nram_text = (
         f"in the {group_digits(board.nram_usable_bytes)} B of usable NRAM of {board.name}, where each buffer is "
         f"rounded up to {board.vector_alignment_bytes} B"
     )
@@ -114,10 +116,10 @@ def _no_room(problem: LookupProblem, *, rows_fit: bool = False) -> PlanError:
     return PlanError(
         f"{problem.operator}, strategy {problem.strategy}: "
         + (
-            f"the {smallest} B of x that an index can address and one lookup do not fit {room}; choose strategy "
+            f"the {smallest} B of x that an index can address and one lookup do not fit {nram_text}; choose strategy "
             "'rows' or 'auto'"
             if rows_fit
-            else f"the buffers of one lookup of {group_digits(problem.itemsize)} B do not fit {room}; {MORE_NRAM}"
+            else f"the buffers of one lookup of {group_digits(problem.itemsize)} B do not fit {nram_text}; {MORE_NRAM}"
         )
     )
 
@@ -126,29 +128,29 @@ def choose(problem: LookupProblem, candidates: Sequence[LookupCandidate]) -> tup
     """Choose the fastest candidate that the strategy allows, with a reason that compares the others' times."""
     fastest = best_by_strategy(candidates)
     # Without lookups x is copied, whatever the strategy.
-    eligible = [
+    eligible = (
         candidate
         for candidate in fastest.values()
         if problem.strategy in ("auto", candidate.strategy) or not problem.lookups.columns
-    ]
-    if not eligible:
+    )
+    candidate = next(eligible, None)
+    if candidate is None:
         raise _no_room(problem, rows_fit=problem.strategy == "slab" and bool(candidates))
-    chosen = eligible[0]
     if not problem.lookups.columns:
-        return chosen, "an index without columns selects all of x, which is copied"
-    what = {
+        return candidate, "an index without columns selects all of x, which is copied"
+    tier_text = {
         1: "a whole unit fits in NRAM",
         2: "a unit is cut into tiles",
         3: "each lookup accesses GDRAM",
-    }[chosen.split.tier]
-    if chosen.split.sorts:
-        what = f"updates are sorted by region, and {what}"
+    }[candidate.split.tier]
+    if candidate.split.sorts:
+        tier_text = f"updates are sorted by region, and {tier_text}"
     requested = "" if problem.strategy == "auto" else ", as requested"
-    reason = f"{chosen.strategy}{requested}: {what}"
-    if len(fastest) == 1 and chosen.strategy == "rows":
+    reason = f"{candidate.strategy}{requested}: {tier_text}"
+    if len(fastest) == 1 and candidate.strategy == "rows":
         slab, usable = problem.lookups.slab_elements * problem.itemsize, problem.board.nram_usable_bytes
         reason += f"; slab does not fit: {group_digits(slab)} B in {group_digits(usable)} B"
-    return chosen, f"{reason}; {predicted_text(fastest)}"
+    return candidate, f"{reason}; {predicted_text(fastest)}"
 
 
 def plan_of(
@@ -172,15 +174,15 @@ def plan_of(
         tiles, tiles_text: the tiles, and a description of them.
         parameters: parameters of the kernel.
     """
-    chosen = candidate.split
+    split = candidate.split
     kind, dim = union1_launch(problem.board, parts)
     return Plan(
         operator=problem.operator,
         strategy=candidate.strategy,
         board=problem.board,
-        tier=chosen.tier,
+        tier=split.tier,
         reason=reason,
-        arithmetic=(*chosen.details(), *tiles_text),
+        arithmetic=(*split.details(), *tiles_text),
         unit=unit_text(problem.lookups),
         unit_bytes=unit_elements(problem.lookups) * problem.itemsize,
         kind=kind,
@@ -188,7 +190,7 @@ def plan_of(
         output_shape=shape,
         itemsize=problem.itemsize,
         tiles=tiles,
-        nram_bytes=chosen.nram_bytes,
+        nram_bytes=split.nram_bytes,
         parameters=parameters,
         predicted_ps=candidate.predicted_ps,
     )

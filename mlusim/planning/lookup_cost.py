@@ -11,7 +11,7 @@ from mlusim.memory.kinds import Direction
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.loop_costs import address_instructions, rows_cost, scalar_copy_cycles
 from mlusim.planning.box_sizes import Extents
-from mlusim.planning.cost import Cost, load_cost, store_cost, transferred
+from mlusim.planning.cost import Cost, load_cost, store_cost, transfer_cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.units import round_up
 
@@ -95,7 +95,7 @@ class Costs:
     ) -> Cost:
         shaped = _rows_shape(self.board, direction, row_bytes, count)
         cost = rows_cost(self.board, shaped, method, iterations=iterations, address=address)
-        return transferred(self.board, cost)
+        return transfer_cost(self.board, cost)
 
 
 def scalar_address(board: Board, arithmetic: IndexArithmetic) -> int:
@@ -117,20 +117,20 @@ def selection_method(
     moves_fit = aligned or not board.needs_aligned_vectors
     if row_elements > 1 and moves_fit:
         costs, iterations = Costs(board), 1024
-        times = {
+        time_of = {
             method: costs.select(
                 method, row_elements, itemsize, iterations, iterations, scalar_address(board, arithmetic)
             ).alone_ps
             for method in (SCALAR, MOVES)
         }
-        return min(times, key=times.__getitem__)
+        return min(time_of, key=time_of.__getitem__)
     return SCALAR
 
 
 def _rows_shape(board: Board, direction: Direction, row_bytes: int, count: int) -> CopyShape:
     unit_bytes = board.dram_unit_bytes
-    touched = count * round_up(row_bytes, unit_bytes)
+    unit_bytes_of_rows = count * round_up(row_bytes, unit_bytes)
     partly = count * unit_bytes if row_bytes % unit_bytes else 0
-    bus_read = touched if direction is LOAD else partly if direction is STORE else 0
-    bus_write = touched if direction is STORE else 0
+    bus_read = unit_bytes_of_rows if direction is LOAD else partly if direction is STORE else 0
+    bus_write = unit_bytes_of_rows if direction is STORE else 0
     return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read, bus_write, count > 1)

@@ -33,10 +33,10 @@ class _Pattern(AddressPattern):
     """An address pattern, and by shared axis of the lookups: that axis, the axis of x, and its step."""
 
     def __init__(
-        self, shape: Extents, steps: Extents, axes: tuple[IndexedAxis, ...], shared: list[tuple[int, int, int]]
+        self, shape: Extents, steps: Extents, axes: tuple[IndexedAxis, ...], shared_axes: list[tuple[int, int, int]]
     ) -> None:
         super().__init__(shape, steps, axes)
-        self.shared = shared
+        self.shared_axes = shared_axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +72,9 @@ class Lookups:
         """By axis of the values, the axis of x that it shares; None for a gathered axis."""
         if self.aligned:
             return tuple(None if axis in self.axes else axis for axis in range(len(self.positions)))
-        shared = tuple(range(self.batch_dims))
+        shared_axes = tuple(range(self.batch_dims))
         gathered = (None,) * (len(self.positions) - self.batch_dims)
-        return shared + gathered + tuple(range(self.batch_dims + self.columns, len(self.x_shape)))
+        return shared_axes + gathered + tuple(range(self.batch_dims + self.columns, len(self.x_shape)))
 
     @property
     def shared_axes(self) -> Extents:
@@ -150,7 +150,7 @@ class Lookups:
             tuple([(low[axis], high[axis]) for axis in self.axes]),
         )
         pattern = self._pattern(*key)
-        base = sum([(values[0][axis] - first[to]) * step for axis, to, step in pattern.shared])
+        base = sum([(values[0][axis] - first[to]) * step for axis, to, step in pattern.shared_axes])
         base += sum([(low[axis] - first[axis]) * part.step for axis, part in zip(self.axes, pattern.axes, strict=True)])
         return Addresses(
             pattern.shape, pattern.steps, base=base, index=index, axes=pattern.axes, origin=origin, pattern=pattern
@@ -158,14 +158,14 @@ class Lookups:
 
     def steps(self) -> Extents:
         """Return, by axis of the positions, the rows of x from one lookup to the next; 0 along gathered axes."""
-        return self._pattern((1,) * len(self.positions), self.x_shape, self._whole).steps
+        return self._pattern((1,) * len(self.positions), self.x_shape, self._whole_axes).steps
 
     def reach(self, sizes: Extents) -> int:
         """Return the rows from the first to the last that a box of lookups of these sizes can address in x."""
-        return self._pattern(sizes, self.x_shape, self._whole).reach
+        return self._pattern(sizes, self.x_shape, self._whole_axes).reach
 
     @property
-    def _whole(self) -> tuple[tuple[int, int], ...]:
+    def _whole_axes(self) -> tuple[tuple[int, int], ...]:
         """By column, the window that contains the whole axis."""
         return tuple((0, extent) for extent in self.indexed_extents)
 
@@ -187,16 +187,16 @@ class Lookups:
         strides = contiguous_strides(target, 1)
         row = 1 if self.aligned else strides[self.batch_dims + self.columns - 1]
         steps = [0] * len(shape)
-        shared = []
+        shared_axes = []
         for axis, to in enumerate(self.x_axes[: len(shape)]):
             if to is not None:
                 steps[axis] = strides[to] // row
-                shared.append((axis, to, steps[axis]))
+                shared_axes.append((axis, to, steps[axis]))
         axes = tuple(
             IndexedAxis(extent=self.x_shape[axis], step=strides[axis] // row, start=start, stop=stop)
             for axis, (start, stop) in zip(self.axes, windows, strict=True)
         )
-        return _Pattern(shape, tuple(steps), axes, shared)
+        return _Pattern(shape, tuple(steps), axes, shared_axes)
 
     def rows_of(self, x: View, values: Box) -> View:
         """Return all rows of x, restricted in standard mode to the contiguous part that a box of values covers."""

@@ -99,8 +99,8 @@ class Plan:
         """
         if not isinstance(tiles, Tiles):
             raise PlanError(f"tiles={shown(tiles)} are not tiles: pass mlusim.Tiles(task, start, stop, nram_bytes)")
-        for what, text in {"name": name, "strategy": strategy, "reason": reason, "kind": kind}.items():
-            as_text(f"the {what} of the plan", text)
+        for label, text in {"name": name, "strategy": strategy, "reason": reason, "kind": kind}.items():
+            as_text(f"the {label} of the plan", text)
         check_is(
             "the parameters of the plan", {} if parameters is None else parameters, Mapping, "pass names and values"
         )
@@ -180,10 +180,10 @@ class Plan:
         if not self.tier and not len(self.tiles):
             return
         if len(self.tiles) and int(self.tiles.nram_bytes.max()) > self.allowed_nram_bytes:
-            whose = f"{self.board.name} has" if self.nram_limit_bytes is None else "its limit is"
+            owner = f"{self.board.name} has" if self.nram_limit_bytes is None else "its limit is"
             raise PlanError(
                 f"{self.operator}, strategy {self.strategy}: a tile needs "
-                f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {whose} "
+                f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {owner} "
                 f"{format_bytes(self.allowed_nram_bytes)}; make the tiles smaller"
             )
         self._check_tasks()

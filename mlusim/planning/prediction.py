@@ -84,8 +84,8 @@ class Grid:
 
         The first loads and the last stores have it to themselves; in between, reads and writes mix.
         """
-        mixed = (self.most_tiles - 1) / self.most_tiles
-        return self.tiles * cost.dram_ps * ((1 - mixed) + mixed / self.board.dram_mixed_efficiency)
+        mixed_share = (self.most_tiles - 1) / self.most_tiles
+        return self.tiles * cost.dram_ps * ((1 - mixed_share) + mixed_share / self.board.dram_mixed_efficiency)
 
     def launch_ps(self, first_ps: float, next_ps: float, dram_ps: float = 0.0) -> int:
         """Return the time of the launch.
@@ -98,13 +98,13 @@ class Grid:
         quotient, remainder = divmod(self.tiles, self.tasks)
         # Tasks with one tile more come first; the others start later and may still end later.
         ends = [
-            self.late_ps(last) + first_ps + (count - 1) * next_ps
+            self.last_start_ps(last) + first_ps + (count - 1) * next_ps
             for last, count in ((remainder, quotient + 1), (self.tasks, quotient))
             if last and count
         ]
         return board.kernel_start_ps + round(max(*ends, dram_ps)) + board.kernel_end_ps
 
-    def late_ps(self, tasks: int) -> int:
+    def last_start_ps(self, tasks: int) -> int:
         """Return when the last of the first `tasks` tasks starts, relative to the first."""
         board = self.board
         clusters = ceil_div(tasks, board.cores_per_cluster) if self.union else min(tasks, board.clusters)
@@ -136,15 +136,15 @@ class TileCost:
         return self.compute_ps + self.move_ps
 
     @property
-    def within_ps(self) -> int:
+    def between_copies_ps(self) -> int:
         """Time between load and store of a tile with scalar work."""
         return self.on_chip_ps + self.scalar_ps
 
-    def scalar_share(self, tiles: int, without: int = 0) -> float:
+    def scalar_share(self, tiles: int, skipped_tiles: int = 0) -> float:
         """Return the share of a task's tiles, without the first ones, that have scalar work."""
-        if self.scalar_tiles is None or tiles <= without:
+        if self.scalar_tiles is None or tiles <= skipped_tiles:
             return 1.0
-        return max(self.scalar_tiles - without, 0) / (tiles - without)
+        return max(self.scalar_tiles - skipped_tiles, 0) / (tiles - skipped_tiles)
 
     def next_ps(self, copying_ps: float, others_ps: float, tiles: int) -> float:
         """Return the mean time of a task's tiles after the first: of their copies, or of other work if that is longer.
@@ -154,7 +154,7 @@ class TileCost:
             others_ps: time of the other work of a tile, without its scalar work.
             tiles: number of the task's tiles.
         """
-        share = self.scalar_share(tiles, without=1)
+        share = self.scalar_share(tiles, skipped_tiles=1)
         return share * max(copying_ps, others_ps + self.scalar_ps) + (1 - share) * max(copying_ps, others_ps)
 
 
@@ -171,45 +171,47 @@ def predict_ps(grid: Grid, tile: TileCost, *, overlapped: bool, queued: bool = F
         return _predict_overlapped_ps(grid, tile)
     if queued:
         return _predict_queued_ps(grid, tile)
-    within_ps = tile.on_chip_ps + tile.scalar_share(grid.most_tiles) * tile.scalar_ps
-    return predict_serial_ps(grid, (tile.load, Cost(within_ps), tile.store))
+    between_copies_ps = tile.on_chip_ps + tile.scalar_share(grid.most_tiles) * tile.scalar_ps
+    return predict_serial_ps(grid, (tile.load, Cost(between_copies_ps), tile.store))
 
 
 def _predict_overlapped_ps(grid: Grid, tile: TileCost) -> int:
     """`predict_ps` for successive tiles in different stages; each task has two or more."""
-    board, load, store, within_ps = grid.board, tile.load, tile.store, tile.within_ps
-    copied, issue_ps = load + store, _issue_ps(board)
+    board, load, store, between_copies_ps = grid.board, tile.load, tile.store, tile.between_copies_ps
+    copies, issue_ps = load + store, _issue_ps(board)
     load_ps, store_ps = grid.at_once_ps(load), grid.at_once_ps(store)
     # A load is issued right after a store, so its start-up overlaps the store.
     hidden_ps = min(store.alone_ps, load.own_ps)
     in_order_ps = 0 if board.has_independent_move else tile.move_ps
-    copying_ps = grid.out_of_step_ps(copied.alone_ps + issue_ps - hidden_ps + in_order_ps, copied)
+    copying_ps = grid.out_of_step_ps(copies.alone_ps + issue_ps - hidden_ps + in_order_ps, copies)
     next_ps = tile.next_ps(copying_ps, tile.on_chip_ps, grid.most_tiles)
-    dram_ps = grid.streamed_ps(copied) + copied.own_ps + within_ps
+    dram_ps = grid.streamed_ps(copies) + copies.own_ps + between_copies_ps
     if tile.on_chip_ps:
         # The first tile is computed while the second is loaded, and the last while the one before it is stored.
-        second_ps = tile.on_chip_ps if tile.scalar_tiles == 1 else within_ps
-        two_ps = load_ps + max(load_ps, within_ps) + max(store_ps, second_ps) + store_ps + 2 * issue_ps
+        second_ps = tile.on_chip_ps if tile.scalar_tiles == 1 else between_copies_ps
+        two_ps = load_ps + max(load_ps, between_copies_ps) + max(store_ps, second_ps) + store_ps + 2 * issue_ps
         first_ps = two_ps - next_ps
     else:
         # The IO pipe executes the copies of a tile one after another, and all tasks those of the first in step.
-        first_ps = load_ps + within_ps + store_ps + issue_ps
-        in_step_ps = grid.in_step_ps(load) + within_ps + grid.in_step_ps(store) + issue_ps
+        first_ps = load_ps + between_copies_ps + store_ps + issue_ps
+        in_step_ps = grid.in_step_ps(load) + between_copies_ps + grid.in_step_ps(store) + issue_ps
         dram_ps = max(dram_ps, in_step_ps + (grid.most_tiles - 1) * next_ps)
     return grid.launch_ps(first_ps, next_ps, dram_ps)
 
 
 def _predict_queued_ps(grid: Grid, tile: TileCost) -> int:
     """`predict_ps` for back-to-back copies in the one IO pipe: every start-up but the first overlaps a copy."""
-    load, store, within_ps = tile.load, tile.store, tile.within_ps
-    copied, issue_ps = load + store, _issue_ps(grid.board)
-    first_ps = grid.at_once_ps(load) + within_ps + grid.at_once_ps(store) + issue_ps - store.own_ps
-    copying_ps = grid.out_of_step_ps(copied.transfer_ps, copied)
+    load, store, between_copies_ps = tile.load, tile.store, tile.between_copies_ps
+    copies, issue_ps = load + store, _issue_ps(grid.board)
+    first_ps = grid.at_once_ps(load) + between_copies_ps + grid.at_once_ps(store) + issue_ps - store.own_ps
+    copying_ps = grid.out_of_step_ps(copies.transfer_ps, copies)
     next_ps = tile.next_ps(copying_ps, issue_ps, grid.most_tiles)
     # Every load of the first tiles ends at about the same time, and the stores contend again.
-    in_step_ps = grid.in_step_ps(load) + within_ps + grid.in_step_ps(store) + issue_ps - store.own_ps
+    in_step_ps = grid.in_step_ps(load) + between_copies_ps + grid.in_step_ps(store) + issue_ps - store.own_ps
     in_step_ps += (grid.most_tiles - 1) * next_ps
-    return grid.launch_ps(first_ps, next_ps, max(in_step_ps, grid.streamed_ps(copied) + load.own_ps + within_ps))
+    return grid.launch_ps(
+        first_ps, next_ps, max(in_step_ps, grid.streamed_ps(copies) + load.own_ps + between_copies_ps)
+    )
 
 
 def _issue_ps(board: Board) -> int:
@@ -218,31 +220,36 @@ def _issue_ps(board: Board) -> int:
 
 
 def predict_serial_ps(
-    grid: Grid, stages: Sequence[Cost], *, before: Sequence[Cost] = (), rounds: Sequence[Cost] = (), times: int = 0
+    grid: Grid,
+    stages: Sequence[Cost],
+    *,
+    preparation: Sequence[Cost] = (),
+    rounds: Sequence[Cost] = (),
+    rounds_per_tile: int = 0,
 ) -> int:
     """Predict the time of a launch whose tasks execute the stages of each tile one after another.
 
     Args:
         grid: tiles and tasks.
         stages: stages executed once per tile.
-        before: stages executed once, before the first tile.
-        rounds, times: stages executed `times` times per tile.
+        preparation: stages executed once, before the first tile.
+        rounds, rounds_per_tile: stages executed several times per tile, and how often.
     """
     issue_ps = _issue_ps(grid.board)
     # All tasks begin at the same time, so each stage of the first tile, with its first round, is executed in step.
-    at_first = (*before, *stages, *rounds)
+    at_first = (*preparation, *stages, *rounds)
     in_step_ps = sum(map(grid.in_step_ps, at_first)) + issue_ps
     first_ps = sum(map(grid.at_once_ps, at_first)) + issue_ps
     if grid.board.dram_share_spread > 0:
         round_cost = sum(rounds, Cost())
-        tile_cost = sum((*stages, *(stage * times for stage in rounds)), Cost())
+        tile_cost = sum((*stages, *(stage * rounds_per_tile for stage in rounds)), Cost())
         round_ps = grid.out_of_step_ps(round_cost.alone_ps, round_cost)
         tile_ps = grid.out_of_step_ps(tile_cost.alone_ps + issue_ps, tile_cost)
     else:
         # With even arbitration, equal tasks stay in step.
         round_ps = sum(map(grid.in_step_ps, rounds))
-        tile_ps = sum(map(grid.in_step_ps, stages)) + issue_ps + times * round_ps
-    more_rounds_ps = max(times - 1, 0) * round_ps
+        tile_ps = sum(map(grid.in_step_ps, stages)) + issue_ps + rounds_per_tile * round_ps
+    more_rounds_ps = max(rounds_per_tile - 1, 0) * round_ps
     more_tiles_ps = (grid.most_tiles - 1) * tile_ps
     return grid.launch_ps(first_ps + more_rounds_ps, tile_ps, in_step_ps + more_rounds_ps + more_tiles_ps)
 

@@ -144,13 +144,13 @@ def _plan(
     # Tiles of equal size are adjacent in a task, so that its buffers change size only once.
     order = np.argsort(-sizes, kind="stable")
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
-    tier, why = _tier(groups, first, cut, unit_elements, itemsize, buffer_bytes(board, buffers))
+    tier, tier_reason = _tier(groups, first, cut, unit_elements, itemsize, buffer_bytes(board, buffers))
     return Plan(
         operator=operator,
         strategy=split.method.name,
         board=board,
         tier=tier,
-        reason=f"{why}; {_comparison(fastest, groups)}",
+        reason=f"{tier_reason}; {_comparison(fastest, groups)}",
         arithmetic=(
             text,
             tiles_text(board, cut, buffers),
@@ -177,7 +177,7 @@ def _plan(
 
 def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
     """Drop candidates of strategies that are equivalent on this tensor, keeping the first."""
-    seen: dict[tuple[object, ...], str] = {}
+    strategy_of: dict[tuple[object, ...], str] = {}
     unique = []
     for candidate in candidates:
         key = (
@@ -186,7 +186,7 @@ def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
             candidate.split.method.segment,
             candidate.split.method.passes,
         )
-        if seen.setdefault(key, candidate.strategy) == candidate.strategy:
+        if strategy_of.setdefault(key, candidate.strategy) == candidate.strategy:
             unique.append(candidate)
     return unique
 
@@ -255,13 +255,13 @@ def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, i
     return 2, f"{unit} is cut along its outer axes into {parts}"
 
 
-def _method_text(chosen: _Split, groups: tuple[Group, ...]) -> str:
-    method = chosen.method
+def _method_text(split: _Split, groups: tuple[Group, ...]) -> str:
+    method = split.method
     if not any(group.flipped for group in groups):
         return "nothing is reversed, so tiles are copied"
     passes = len(method.passes)
     on_chip = f"{plural(passes, 'mirror instruction')} per tile"
-    if method.segment == chosen.cut.pivot:
+    if method.segment == split.cut.pivot:
         return f"contiguous loads, {on_chip}"
     return f"loads of {_segments(method, groups)} by negative source strides, {on_chip}"
 

@@ -64,7 +64,7 @@ class EntryLayout:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the tensor in memory order."""
-        return self.ordered(self.extents)
+        return self.reorder(self.extents)
 
     @property
     def period(self) -> int:
@@ -75,7 +75,7 @@ class EntryLayout:
         """Return the batch coordinate of an entry."""
         return entry // self.repeat % self.batch
 
-    def ordered(self, corner: tuple[int, ...]) -> tuple[int, ...]:
+    def reorder(self, corner: tuple[int, ...]) -> tuple[int, ...]:
         """Convert a corner of a box of `shape` to (outer, entry, row, element), and back."""
         outer, second, third, element = corner
         return (outer, third, second, element) if self.sequence_first else corner
@@ -113,17 +113,17 @@ class _Split:
 def entry_layout(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> EntryLayout:
     """Return a tensor as entries; axes are in [0, rank) and differ."""
     first, second = sorted((sequence_axis, batch_axis))
-    before, between = math.prod(shape[:first]), math.prod(shape[first + 1 : second])
-    after = math.prod(shape[second + 1 :])
+    outer_size, middle_size = math.prod(shape[:first]), math.prod(shape[first + 1 : second])
+    inner_size = math.prod(shape[second + 1 :])
     batch, rows = shape[batch_axis], shape[sequence_axis]
     sequence_first = sequence_axis < batch_axis
     return EntryLayout(
-        outer=before if sequence_first else 1,
-        entries=between * batch if sequence_first else before * batch * between,
+        outer=outer_size if sequence_first else 1,
+        entries=middle_size * batch if sequence_first else outer_size * batch * middle_size,
         rows=rows,
-        row_elements=after,
+        row_elements=inner_size,
         batch=batch,
-        repeat=1 if sequence_first else between,
+        repeat=1 if sequence_first else middle_size,
         sequence_first=sequence_first,
     )
 
@@ -309,7 +309,7 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
     loading_tiles = min(ceil_div(lengths, ceil_div(entries, layout.repeat)), tiles_per_task)
     lengths_ps = lengths * board.scalar_gdram_latency_ps // loading_tiles
     tasks_per_entry = max(tiles_per_entry / tiles_per_task, 1.0) if cut.pivot == 2 else 1.0
-    most = _largest_reversed_share(lengths, min(layout.batch // lengths, cut.tasks), tasks_per_entry)
+    max_share = _largest_reversed_share(lengths, min(layout.batch // lengths, cut.tasks), tasks_per_entry)
     tile_copy = _copy_loops(layout, entries, rows, row, itemsize)
     store = store_cost(board, *tile_copy)
     loads = entries * (1 + (rows - 1) / (layout.rows + 1))
@@ -320,9 +320,9 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
         moving_ps = move_ps(board, nbytes)
         mirroring_ps = 0
         if layout.rows > 1 and _is_mirrored(board, layout):
-            mirroring_ps = reversals * vector_ps(board, round(nbytes * most) // reversals)
+            mirroring_ps = reversals * vector_ps(board, round(nbytes * max_share) // reversals)
         elif layout.rows > 1:
-            moving_ps += move_ps(board, row * itemsize, round(entries * rows * most), moves=reversals)
+            moving_ps += move_ps(board, row * itemsize, round(entries * rows * max_share), moves=reversals)
         part = tile_copy if cut.pivot == 1 else _copy_loops(layout, entries, math.ceil(rows / copies), row, itemsize)
         load = load_cost(board, *part, copies=copies)
         return TileCost(
@@ -343,10 +343,10 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
     def load_of(share: float) -> Cost:
         """Return the cost of the loads of a tile, of which a share is reversed."""
         reversed_rows = load_cost(board, row * itemsize, backwards, copies=transfers * share)
-        others = load_cost(board, segment, loops, copies=transfers * (1 - share), behind=True)
+        others = load_cost(board, segment, loops, copies=transfers * (1 - share), hides_start_up=True)
         return reversed_rows + others + Cost((loads - transfers) * board.cycles_ps(board.issue_cycles))
 
-    load = load_of(most).with_dram_of(load_of(0.5))
+    load = load_of(max_share).with_dram_of(load_of(0.5))
     return TileCost(load=load, store=store, scalar_ps=lengths_ps, scalar_tiles=loading_tiles)
 
 

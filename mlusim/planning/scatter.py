@@ -43,7 +43,7 @@ from mlusim.planning.lookup import (
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
-from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, updated, ways_to_read
+from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, update_stages, ways_to_read
 from mlusim.planning.search import Candidate, best_by_strategy, fractions_of
 from mlusim.planning.sorted_scatter import BINS, no_bins, sorted_candidates, sorted_plan
 from mlusim.planning.split import boxes, buffer_bytes, cut, in_turn
@@ -99,10 +99,10 @@ def plan_scatter(problem: LookupProblem) -> Plan:
     candidate, reason = _choose(problem)
     if candidate.split.sorts:
         return sorted_plan(problem, candidate, reason)
-    chosen = candidate.split
-    assert isinstance(chosen, _Split)
-    regions = chosen.regions
-    start, stop = _grid(shape, regions, chosen.sizes)
+    split = candidate.split
+    assert isinstance(split, _Split)
+    regions = split.regions
+    start, stop = _grid(shape, regions, split.sizes)
     region_start, region_stop = _grid(shape, regions, regions)
     tasks = in_turn(np.prod(region_stop - region_start, axis=1), candidate.tasks)
     owner = _region_of(start, shape, regions)
@@ -113,19 +113,19 @@ def plan_scatter(problem: LookupProblem) -> Plan:
         reason,
         shape=shape,
         parts=len(region_start),
-        tiles=Tiles(tasks[owner][order], start[order], stop[order], chosen.nram_bytes),
+        tiles=Tiles(tasks[owner][order], start[order], stop[order], split.nram_bytes),
         tiles_text=(
             f"{group_digits(len(region_start))} regions of up to {list(regions)}, assigned to the tasks in turn",
-            f"{group_digits(len(start))} tiles of up to {list(chosen.sizes)}",
+            f"{group_digits(len(start))} tiles of up to {list(split.sizes)}",
         ),
         parameters=ScatterParameters(
             lookups=lookups,
             strategy=candidate.strategy,
-            arithmetic=chosen.parameters.arithmetic,
-            method=chosen.parameters.method,
-            regions=Tiles(tasks, region_start, region_stop, chosen.nram_bytes),
-            tile=chosen.tile,
-            chunk=chosen.chunk,
+            arithmetic=split.parameters.arithmetic,
+            method=split.parameters.method,
+            regions=Tiles(tasks, region_start, region_stop, split.nram_bytes),
+            tile=split.tile,
+            chunk=split.chunk,
             rewrites=candidate.strategy == "rows",
         ),
     )
@@ -155,8 +155,8 @@ def _grid(shape: Extents, regions: Extents, sizes: Extents) -> tuple[Integers, I
         low, high = cut(extent, region)
         starts = (low[:, None] + np.arange(0, region, size)).reshape(-1)
         stops = np.minimum(starts + size, np.repeat(high, len(starts) // len(low)))
-        inside = starts < stops
-        cuts.append((starts[inside], stops[inside]))
+        is_inside = starts < stops
+        cuts.append((starts[is_inside], stops[is_inside]))
     return boxes(cuts, range(len(shape)))
 
 
@@ -178,7 +178,7 @@ def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
     grid = Grid.of_unions(board, tiles)
     return Candidate(
         strategy="slab",
-        predicted_ps=predict_serial_ps(grid, _copied(problem, sizes)),
+        predicted_ps=predict_serial_ps(grid, _copy_stages(problem, sizes)),
         tasks=grid.tasks,
         operations=2 * tiles,
         split=_Split(
@@ -199,29 +199,29 @@ def _copy_candidate(problem: LookupProblem) -> LookupCandidate:
 def _slab_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     """Yield candidates with slabs for one to a few rounds of the cores, and for each fraction of NRAM."""
     lookups, board = problem.lookups, problem.board
-    shared, indexed = _axes(problem)
-    coordinates, each = math.prod(shared), lookups.slab_elements
+    shared_extents, indexed = _axes(problem)
+    coordinates, slab_elements = math.prod(shared_extents), lookups.slab_elements
     limit = max(board.nram_usable_bytes * 3 // 4 // problem.itemsize, 1)
-    limits = [room // each for room in fractions_of(limit)]
-    tried = set[tuple[Extents, Extents]]()
+    limits = [limit_bytes // slab_elements for limit_bytes in fractions_of(limit)]
+    tried_sizes = set[tuple[Extents, Extents]]()
     for shared_limit in counts_to_hold(coordinates, limits, board.cores):
-        fewest = ceil_div(each * shared_limit, limit)
+        fewest = ceil_div(slab_elements * shared_limit, limit)
         regions = ceil_div(coordinates, shared_limit)
-        spare = ceil_div(board.cores, regions)
-        for windows in sorted({fewest, *(max(fewest, rounds * spare) for rounds in (1, 2))}):
-            for shared_left, indexed_left in _halved(shared_limit, ceil_div(each, windows)):
-                sizes = sizes_of_at_most(shared, shared_left), blocks(indexed, indexed_left)
-                if sizes in tried:
+        cores_per_region = ceil_div(board.cores, regions)
+        for windows in sorted({fewest, *(max(fewest, rounds * cores_per_region) for rounds in (1, 2))}):
+            for shared_left, indexed_left in _halved_limits(shared_limit, ceil_div(slab_elements, windows)):
+                sizes = sizes_of_at_most(shared_extents, shared_left), blocks(indexed, indexed_left)
+                if sizes in tried_sizes:
                     break
                 candidates = list(_slab_candidate(problem, _sizes(problem, *sizes)))
                 yield from candidates
                 # Otherwise no lookup fits next to the slab.
                 if candidates:
-                    tried.add(sizes)
+                    tried_sizes.add(sizes)
                     break
 
 
-def _halved(shared_limit: int, indexed_limit: int) -> Iterator[tuple[int, int]]:
+def _halved_limits(shared_limit: int, indexed_limit: int) -> Iterator[tuple[int, int]]:
     """Yield limits on the shared and on the indexed axes, each pair half the one before: the shared ones first."""
     while shared_limit > 1:
         yield shared_limit, indexed_limit
@@ -246,14 +246,14 @@ def _slab_candidate(problem: LookupProblem, sizes: Extents, parts: int = 1) -> I
     board, itemsize, lookups = problem.board, problem.itemsize, problem.lookups
     shape = lookups.x_shape
     slab_bytes = math.prod(sizes) * itemsize
-    room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
+    available = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
     tiles = count_boxes(shape, sizes)
     grid = Grid.of_unions(board, tiles)
     first = len(leading(lookups))
     rows = lookups.batch_dims + lookups.columns
     even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
     for arithmetic, fetch in _ways_to_update(problem, _arithmetic(problem, sizes)):
-        chunk = chunk_of(problem, sizes, arithmetic, room // parts, strategy="slab", fetch=fetch)
+        chunk = chunk_of(problem, sizes, arithmetic, available // parts, strategy="slab", fetch=fetch)
         if chunk is None:
             continue
         method = selection_method(board, chunk.row, itemsize, arithmetic, even=even)
@@ -261,7 +261,9 @@ def _slab_candidate(problem: LookupProblem, sizes: Extents, parts: int = 1) -> I
         buffers = buffers_of(problem, arithmetic, chunk)
         yield Candidate(
             strategy="slab",
-            predicted_ps=predict_serial_ps(grid, _copied(problem, sizes), rounds=updates, times=chunk.count),
+            predicted_ps=predict_serial_ps(
+                grid, _copy_stages(problem, sizes), rounds=updates, rounds_per_tile=chunk.count
+            ),
             tasks=grid.tasks,
             operations=tiles * (2 + chunk.count * (3 + arithmetic.instructions(board))),
             split=_Split(
@@ -294,15 +296,15 @@ def _slab_details(
 
 def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
     board = problem.board
-    shared, indexed = _axes(problem)
-    coordinates, each = math.prod(shared), math.prod(indexed)
+    shared_extents, indexed = _axes(problem)
+    coordinates, indexed_size = math.prod(shared_extents), math.prod(indexed)
     for shared_limit in counts_to_hold(coordinates, [coordinates], board.cores):
-        most = min(ceil_div(board.cores, ceil_div(coordinates, shared_limit)), each)
+        max_windows = min(ceil_div(board.cores, ceil_div(coordinates, shared_limit)), indexed_size)
         windows = 1
-        while windows < 2 * most:
-            indexed_limit = ceil_div(each, min(windows, most))
+        while windows < 2 * max_windows:
+            indexed_limit = ceil_div(indexed_size, min(windows, max_windows))
             yield from _row_candidate(
-                problem, _sizes(problem, sizes_of_at_most(shared, shared_limit), blocks(indexed, indexed_limit))
+                problem, _sizes(problem, sizes_of_at_most(shared_extents, shared_limit), blocks(indexed, indexed_limit))
             )
             windows *= 2
 
@@ -320,12 +322,12 @@ def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> 
         chunk = chunk_of(problem, regions, arithmetic, board.nram_usable_bytes // parts, strategy="rows", fetch=fetch)
         if chunk is None:
             continue
-        copied = [stage * tiles for stage in _copied(problem, sizes)]
+        copy_stages = [stage * tiles for stage in _copy_stages(problem, sizes)]
         updates = _updates(problem, "rows", grid, chunk, arithmetic, regions, "")
         buffers = buffers_of(problem, arithmetic, chunk)
         yield Candidate(
             strategy="rows",
-            predicted_ps=predict_serial_ps(grid, copied, rounds=updates, times=chunk.count),
+            predicted_ps=predict_serial_ps(grid, copy_stages, rounds=updates, rounds_per_tile=chunk.count),
             tasks=grid.tasks,
             operations=count * (2 * tiles + chunk.count * (3 + arithmetic.instructions(board))),
             split=_Split(
@@ -341,7 +343,7 @@ def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> 
         )
 
 
-def _copied(problem: LookupProblem, sizes: Extents) -> tuple[Cost, Cost]:
+def _copy_stages(problem: LookupProblem, sizes: Extents) -> tuple[Cost, Cost]:
     """Return the cost of loading and storing a box of x."""
     costs, shape, itemsize = Costs(problem.board), problem.lookups.x_shape, problem.itemsize
     return costs.box(LOAD, shape, sizes, itemsize), costs.box(STORE, shape, sizes, itemsize)
@@ -365,8 +367,10 @@ def _updates(
     part = math.prod(sizes[axis] / shape[axis] for axis in problem.lookups.axes)
     selected = part * chunk.lookups_at_once * chunk.count * grid.most_tiles
     busiest = min(part * (1 + math.sqrt(2 * math.log(grid.tasks) / selected)), 1.0)
-    most, mean = (updated(problem, strategy, chunk, arithmetic, share, method) for share in (busiest, part))
-    return [cost.with_dram_of(other) for cost, other in zip(most, mean, strict=True)]
+    busiest_costs, mean_costs = (
+        update_stages(problem, strategy, chunk, arithmetic, share, method) for share in (busiest, part)
+    )
+    return [cost.with_dram_of(other) for cost, other in zip(busiest_costs, mean_costs, strict=True)]
 
 
 def _axes(problem: LookupProblem) -> tuple[Extents, Extents]:
@@ -380,9 +384,12 @@ def _axes(problem: LookupProblem) -> tuple[Extents, Extents]:
 
 def _sizes(problem: LookupProblem, shared_sizes: Extents, indexed_sizes: Extents) -> Extents:
     """Merge sizes of the shared and of the indexed axes into sizes along the axes of x."""
-    shared, indexed = iter(shared_sizes), iter(indexed_sizes)
-    chosen = set(problem.lookups.axes)
-    return tuple(next(indexed if axis in chosen else shared) for axis in range(len(problem.lookups.x_shape)))
+    shared_iterator, indexed_iterator = iter(shared_sizes), iter(indexed_sizes)
+    indexed_axes = set(problem.lookups.axes)
+    return tuple(
+        next(indexed_iterator if axis in indexed_axes else shared_iterator)
+        for axis in range(len(problem.lookups.x_shape))
+    )
 
 
 def _arithmetic(problem: LookupProblem, sizes: Extents, *, in_whole: bool = False) -> IndexArithmetic:

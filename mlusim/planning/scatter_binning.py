@@ -119,12 +119,14 @@ def binning_that_fits(
     lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     padding = board.vector_alignment_bytes - 1
     count = math.prod(lookups.positions)
-    room = board.nram_usable_bytes - len(bytes_per_lookup) * padding - (counters + padding if counters else 0)
-    lookups_that_fit = room // sum(bytes_per_lookup)
+    available = board.nram_usable_bytes - len(bytes_per_lookup) * padding - (counters + padding if counters else 0)
+    lookups_that_fit = available // sum(bytes_per_lookup)
     chunks = min(round_up(ceil_div(count, max(lookups_that_fit, 1)), board.cores), count)
     bounds_at_once = min(chunks, max(board.nram_usable_bytes // _BOUNDS_PART // BOUNDS_BYTES, 1))
-    left = board.nram_usable_bytes - nram_bytes(board, [in_nram * itemsize, bounds_at_once * BOUNDS_BYTES]) - padding
-    updates_at_once = min(left // (width + itemsize), count)
+    list_bytes = (
+        board.nram_usable_bytes - nram_bytes(board, [in_nram * itemsize, bounds_at_once * BOUNDS_BYTES]) - padding
+    )
+    updates_at_once = min(list_bytes // (width + itemsize), count)
     if bins > MAX_BINS or lookups_that_fit < 1 or updates_at_once < 1:
         return None
     sizes = blocks(lookups.positions, ceil_div(count, chunks))
@@ -149,16 +151,18 @@ def sorting_ps(problem: LookupProblem, binning: Binning, arithmetic: IndexArithm
     board, lookups = problem.board, problem.lookups
     costs = Costs(board)
     lookups_at_once = binning.lookups_at_once
-    columns, reached = lookups.columns, binning.bins_reached(lookups)
+    columns, bins_reached = lookups.columns, binning.bins_reached(lookups)
     if arithmetic.binned:
         widest = lookups_at_once * max(binning.width, problem.itemsize)
         # Chunks that reach only one bin are not sorted.
-        several = reached[reached > 1]
+        several = bins_reached[bins_reached > 1]
         _, sorting = bin_levels(board, widest, float(several.mean())) if len(several) else (1, 0)
-        cycles: float = arithmetic.vector_cycles(board, lookups_at_once) + sorting * len(several) / len(reached)
+        cycles: float = arithmetic.vector_cycles(board, lookups_at_once) + sorting * len(several) / len(bins_reached)
     else:
         address = address_instructions(columns, positional=arithmetic.positional)
-        cycles = scalar_bins_cycles(board, lookups_at_once, address) + float(reached.mean()) * bin_counter_cycles(board)
+        cycles = scalar_bins_cycles(board, lookups_at_once, address) + float(bins_reached.mean()) * bin_counter_cycles(
+            board
+        )
     chunk = (lookups_at_once,)
     stages = (
         costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), problem.index_itemsize),
@@ -171,14 +175,16 @@ def sorting_ps(problem: LookupProblem, binning: Binning, arithmetic: IndexArithm
     # one after another, beside its next chunks.
     posted = Cost((binning.bins + 1) * board.scalar_gdram_latency_ps)
     grid = Grid.of_unions(board, binning.chunks)
-    return max(predict_serial_ps(grid, stages, before=(posted,)), predict_serial_ps(grid, (posted,), before=stages))
+    return max(
+        predict_serial_ps(grid, stages, preparation=(posted,)), predict_serial_ps(grid, (posted,), preparation=stages)
+    )
 
 
 def applying_ps(problem: LookupProblem, binning: Binning, method: str) -> int:
     """Predict the time of the second launch in NRAM, assuming evenly distributed index values."""
     board, itemsize = problem.board, problem.itemsize
     costs = Costs(board)
-    count, loaded = _loaded(problem, binning)
+    count, load = _updates_and_load(problem, binning)
     if method == SCALAR:
         updated_ps = costs.select(method, 1, itemsize, count, count, board.scalar_nram_cycles).own_ps
     else:
@@ -186,7 +192,7 @@ def applying_ps(problem: LookupProblem, binning: Binning, method: str) -> int:
     region = (binning.size,)
     stages = (
         costs.box(LOAD, region, region, itemsize),
-        loaded,
+        load,
         Cost(updated_ps),
         costs.box(STORE, region, region, itemsize),
     )
@@ -197,7 +203,7 @@ def applying_rows_ps(problem: LookupProblem, binning: Binning, tile: int) -> int
     """Predict the time of the second launch in GDRAM; `tile`: elements of a copy of x."""
     board, itemsize = problem.board, problem.itemsize
     costs = Costs(board)
-    count, loaded = _loaded(problem, binning)
+    count, load = _updates_and_load(problem, binning)
     if board.has_gather:
         updated = costs.instruction(STORE, itemsize, count)
     else:
@@ -206,13 +212,13 @@ def applying_rows_ps(problem: LookupProblem, binning: Binning, tile: int) -> int
     stages = (
         costs.box(LOAD, (tile,), (tile,), itemsize) * copies,
         costs.box(STORE, (tile,), (tile,), itemsize) * copies,
-        loaded,
+        load,
         updated,
     )
     return predict_serial_ps(Grid.of_unions(board, binning.bins_updated(problem.lookups)), stages)
 
 
-def _loaded(problem: LookupProblem, binning: Binning) -> tuple[int, Cost]:
+def _updates_and_load(problem: LookupProblem, binning: Binning) -> tuple[int, Cost]:
     """Return the updates of a region, and the cost of loading them: the bounds of runs, then the runs."""
     board, lookups = problem.board, problem.lookups
     bins = binning.bins_updated(lookups)

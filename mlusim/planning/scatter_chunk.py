@@ -34,14 +34,14 @@ class Chunk:
 
 
 def chunk_of(
-    problem: LookupProblem, sizes: Extents, arithmetic: IndexArithmetic, room: int, strategy: str, *, fetch: bool
+    problem: LookupProblem, sizes: Extents, arithmetic: IndexArithmetic, nram_bytes: int, strategy: str, *, fetch: bool
 ) -> Chunk | None:
     """Return the largest chunk of updates of a box of x that fits in NRAM; None if not one row fits."""
     lookups, board, itemsize = problem.lookups, problem.board, problem.itemsize
     extents = lookups.values_of((0,) * len(sizes), sizes)[1]
     rank = len(lookups.positions)
     index_bytes = arithmetic.buffer_bytes(board, problem.index_itemsize)
-    available = room - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
+    available = nram_bytes - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
     rows = extents[rank:]
     row_sizes = rows
     if strategy == "rows":
@@ -50,29 +50,31 @@ def chunk_of(
     row = math.prod(row_sizes)
     values_at_once = 0
     if not fetch:
-        fits = available // (sum(index_bytes) + row * itemsize)
+        max_lookups = available // (sum(index_bytes) + row * itemsize)
     else:
         values_at_once = available // 4 // (row * itemsize) if strategy == "rows" else 0
-        fits = (available - values_at_once * row * itemsize) // sum(index_bytes)
-    if fits < 1 or (fetch and strategy == "rows" and not values_at_once):
+        max_lookups = (available - values_at_once * row * itemsize) // sum(index_bytes)
+    if max_lookups < 1 or (fetch and strategy == "rows" and not values_at_once):
         return None
-    shared = tuple(axis for axis in lookups.shared_axes if axis < rank)
-    shared_sizes = blocks(tuple(extents[axis] for axis in shared), fits)
-    gathered_sizes = blocks(tuple(extents[axis] for axis in lookups.gathered_axes), fits // math.prod(shared_sizes))
-    size_of = dict(zip((*shared, *lookups.gathered_axes), (*shared_sizes, *gathered_sizes), strict=True))
+    shared_axes = tuple(axis for axis in lookups.shared_axes if axis < rank)
+    shared_sizes = blocks(tuple(extents[axis] for axis in shared_axes), max_lookups)
+    gathered_sizes = blocks(
+        tuple(extents[axis] for axis in lookups.gathered_axes), max_lookups // math.prod(shared_sizes)
+    )
+    size_of = dict(zip((*shared_axes, *lookups.gathered_axes), (*shared_sizes, *gathered_sizes), strict=True))
     lookups_at_once = math.prod(size_of.values())
-    chosen = (*(size_of[axis] for axis in range(rank)), *row_sizes)
+    sizes_of_chunk = (*(size_of[axis] for axis in range(rank)), *row_sizes)
     return Chunk(
-        sizes=chosen,
+        sizes=sizes_of_chunk,
         lookups_at_once=lookups_at_once,
         row=row,
-        count=count_boxes(extents, chosen),
+        count=count_boxes(extents, sizes_of_chunk),
         fetch=fetch,
         values_at_once=min(values_at_once, lookups_at_once) if fetch else lookups_at_once,
     )
 
 
-def updated(
+def update_stages(
     problem: LookupProblem, strategy: str, chunk: Chunk, arithmetic: IndexArithmetic, part: float, method: str
 ) -> tuple[Cost, ...]:
     """Return the stages of a chunk of updates, of which a fraction `part` is selected.
@@ -91,15 +93,17 @@ def updated(
         # Vector instructions compute lists or row numbers while values are loaded.
         values = values.overlapped_with(board.cycles_ps(arithmetic.vector_cycles(board, count)))
     if lists:
-        return index, values, *_listed(costs, strategy, chunk, itemsize, selected, method)
+        return index, values, *_list_stages(costs, strategy, chunk, itemsize, selected, method)
     if arithmetic.numbered:
-        written = costs.select(method, chunk.row, itemsize, count, count, board.scalar_nram_cycles)
+        value_stages = costs.select(method, chunk.row, itemsize, count, count, board.scalar_nram_cycles)
     else:
-        written = _computed(costs, strategy, chunk, itemsize, selected, method, arithmetic)
-    return index, values, written
+        value_stages = _vector_stages(costs, strategy, chunk, itemsize, selected, method, arithmetic)
+    return index, values, value_stages
 
 
-def _listed(costs: Costs, strategy: str, chunk: Chunk, itemsize: int, selected: int, method: str) -> tuple[Cost, ...]:
+def _list_stages(
+    costs: Costs, strategy: str, chunk: Chunk, itemsize: int, selected: int, method: str
+) -> tuple[Cost, ...]:
     """Return the stages that move the values of listed updates; each access to a list is a scalar load from NRAM."""
     row_bytes = chunk.row * itemsize
     one_list = costs.board.scalar_nram_cycles
@@ -116,7 +120,7 @@ def _listed(costs: Costs, strategy: str, chunk: Chunk, itemsize: int, selected: 
     return (costs.select(method, chunk.row, itemsize, selected, selected, two_lists),)
 
 
-def _computed(
+def _vector_stages(
     costs: Costs,
     strategy: str,
     chunk: Chunk,
@@ -152,8 +156,8 @@ def buffers_of(problem: LookupProblem, arithmetic: IndexArithmetic, chunk: Chunk
 def details_of(problem: LookupProblem, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
     """Describe a chunk: its size and method."""
     if arithmetic.lists(problem.board):
-        applied = "fetched by a copy each" if chunk.fetch else f"applied by {method}"
-        method = f"listed by vector instructions, then {applied}"
+        applying_text = "fetched by a copy each" if chunk.fetch else f"applied by {method}"
+        method = f"listed by vector instructions, then {applying_text}"
     elif arithmetic.numbered:
         method = f"numbered by vector instructions, then applied by {method}"
     else:

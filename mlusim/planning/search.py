@@ -47,8 +47,8 @@ class Candidate(Generic[Split]):
 def best(candidates: Sequence[Candidate[Split]]) -> Candidate[Split]:
     """Return the fastest candidate; among those within `NEAR` of it, prefer more tasks, then fewer operations."""
     limit = NEAR * min(candidate.predicted_ps for candidate in candidates)
-    near = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
-    return min(near, key=lambda candidate: (-candidate.tasks, candidate.operations, candidate.predicted_ps))
+    near_best = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
+    return min(near_best, key=lambda candidate: (-candidate.tasks, candidate.operations, candidate.predicted_ps))
 
 
 def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candidate[Split]]:
@@ -64,8 +64,8 @@ def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candid
 
 def predicted_text(fastest: Mapping[str, Candidate[Any]]) -> str:
     """Format the predicted times of the strategies, for the reason of a plan."""
-    times = (f"{name} {format_us(candidate.predicted_ps)}" for name, candidate in fastest.items())
-    return f"predicted: {', '.join(times)}"
+    time_texts = (f"{name} {format_us(candidate.predicted_ps)}" for name, candidate in fastest.items())
+    return f"predicted: {', '.join(time_texts)}"
 
 
 def strategies_to_try(strategies: Mapping[str, str], strategy: str) -> tuple[str, ...]:
@@ -86,8 +86,8 @@ def tile_counts_below(cores: int) -> tuple[int, ...]:
     return tuple(count for count in _FEW_TILES if count < cores)
 
 
-def task_counts(board: Board, pieces: int) -> tuple[int, ...]:
-    """Return task counts to try for at most `pieces` pieces of work: powers of two, whole clusters, and all cores."""
-    limit = min(board.cores, pieces)
+def task_counts(board: Board, parts: int) -> tuple[int, ...]:
+    """Return task counts to try for at most `parts` pieces of work: powers of two, whole clusters, and all cores."""
+    limit = min(board.cores, parts)
     by_cluster = (board.clusters * cores for cores in range(1, board.cores_per_cluster + 1))
     return tuple(sorted({count for count in (*(1 << k for k in range(8)), *by_cluster, limit) if count <= limit}))

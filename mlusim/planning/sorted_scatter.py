@@ -97,11 +97,11 @@ def refusal(problem: LookupProblem) -> str:
 def no_bins(problem: LookupProblem) -> PlanError:
     """Return the error for a request of "bins" without a candidate."""
     board = problem.board
-    why = refusal(problem) or (
+    reason = refusal(problem) or (
         f"a region of x and an update do not fit together in the {group_digits(board.nram_usable_bytes)} B of usable "
         f"NRAM of {board.name}, or only as more than {group_digits(MAX_BINS)} regions"
     )
-    return PlanError(f"{problem.operator}, strategy {BINS}: {why}; choose strategy 'rows' or 'auto'")
+    return PlanError(f"{problem.operator}, strategy {BINS}: {reason}; choose strategy 'rows' or 'auto'")
 
 
 def sorted_candidates(problem: LookupProblem, strategy: str) -> list[LookupCandidate]:
@@ -143,12 +143,12 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
     binning = binning_that_fits(problem, size, bins, region, arithmetic.width(), bytes_per_lookup, counters)
     if binning is None:
         return None
-    count, room = math.prod(lookups.positions), binning.updates_at_once
+    count, capacity = math.prod(lookups.positions), binning.updates_at_once
     tile = size if in_nram else blocks((size,), buffer_bytes(board) // itemsize)[0]
-    update_bytes = [room * (binning.width + itemsize), binning.bounds_at_once * BOUNDS_BYTES]
+    update_bytes = [capacity * (binning.width + itemsize), binning.bounds_at_once * BOUNDS_BYTES]
     # In GDRAM, a region is copied before its updates are loaded.
-    used = [nram_bytes(board, [*(binning.lookups_at_once * nbytes for nbytes in bytes_per_lookup), counters])]
-    used += (
+    phase_bytes = [nram_bytes(board, [*(binning.lookups_at_once * nbytes for nbytes in bytes_per_lookup), counters])]
+    phase_bytes += (
         [nram_bytes(board, [size * itemsize, *update_bytes])]
         if in_nram
         else [nram_bytes(board, [tile * itemsize]), nram_bytes(board, update_bytes)]
@@ -162,7 +162,7 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
         tier = 3
         second_ps = applying_rows_ps(problem, binning, tile)
     tiles = bins * ceil_div(size, tile)
-    updates = ceil_div(ceil_div(count, bins), room) * bins
+    updates = ceil_div(ceil_div(count, bins), capacity) * bins
     return Candidate(
         strategy=strategy,
         predicted_ps=sorting_ps(problem, binning, arithmetic) + board.queued_kernel_gap_ps + second_ps,
@@ -172,7 +172,7 @@ def _candidate(problem: LookupProblem, size: int, bins: int, strategy: str) -> L
         split=SortedSplit(
             tier=tier,
             sizes=(tile,),
-            nram_bytes=max(used),
+            nram_bytes=max(phase_bytes),
             details=partial(_details, problem, binning, bytes_per_lookup, method),
             parameters=LookupParameters(lookups=lookups, strategy=strategy, arithmetic=arithmetic, method=method),
             binning=binning,
@@ -185,8 +185,8 @@ def _details(
     problem: LookupProblem, binning: Binning, bytes_per_lookup: tuple[int, ...], method: str
 ) -> tuple[str, ...]:
     """Describe a binning: its chunks, its regions and its lists of updates."""
-    lookups, room = math.prod(problem.lookups.positions), binning.updates_at_once
-    region_bytes, list_bytes = binning.size * problem.itemsize, room * (binning.width + problem.itemsize)
+    lookups, capacity = math.prod(problem.lookups.positions), binning.updates_at_once
+    region_bytes, list_bytes = binning.size * problem.itemsize, capacity * (binning.width + problem.itemsize)
     return (
         (
             f"{group_digits(lookups)} lookups in {group_digits(binning.chunks)} chunks of up to "
@@ -197,7 +197,7 @@ def _details(
             f"{group_digits(binning.bins)} regions of up to {group_digits(binning.size)} elements, "
             f"{group_digits(region_bytes)} B"
         ),
-        f"a list of up to {group_digits(room)} updates: {group_digits(list_bytes)} B, applied by {method}",
+        f"a list of up to {group_digits(capacity)} updates: {group_digits(list_bytes)} B, applied by {method}",
     )
 
 
@@ -219,16 +219,16 @@ def _sorting_bytes(problem: LookupProblem, arithmetic: IndexArithmetic) -> tuple
 def sorted_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str) -> Plan:
     """Return the plan of a candidate: its tiles are the regions, or parts of them."""
     elements = math.prod(problem.lookups.x_shape)
-    chosen = candidate.split
-    assert isinstance(chosen, SortedSplit)
-    binning, (tile,) = chosen.binning, chosen.sizes
+    split = candidate.split
+    assert isinstance(split, SortedSplit)
+    binning, (tile,) = split.binning, split.sizes
     start, stop = boxes([cut(elements, binning.size)], (0,))
     tasks = in_turn(np.prod(stop - start, axis=1), candidate.tasks)
-    regions = Tiles(tasks, start, stop, chosen.nram_bytes)
+    regions = Tiles(tasks, start, stop, split.nram_bytes)
     # Every region is cut in the same way; the last one may have fewer parts.
     part = (start + np.arange(0, binning.size, tile)).reshape(-1, 1)
     ends = np.minimum(part.reshape(len(start), -1) + tile, stop).reshape(-1, 1)
-    inside = (part < ends)[:, 0]
+    is_part = (part < ends)[:, 0]
     owner = np.repeat(tasks, len(part) // len(start))
     return plan_of(
         problem,
@@ -236,12 +236,12 @@ def sorted_plan(problem: LookupProblem, candidate: LookupCandidate, reason: str)
         reason,
         shape=(elements,),
         parts=max(binning.bins, binning.chunks),
-        tiles=Tiles(owner[inside], part[inside], ends[inside], chosen.nram_bytes),
+        tiles=Tiles(owner[is_part], part[is_part], ends[is_part], split.nram_bytes),
         parameters=SortedParameters(
             lookups=problem.lookups,
             strategy=candidate.strategy,
-            arithmetic=chosen.parameters.arithmetic,
-            method=chosen.parameters.method,
+            arithmetic=split.parameters.arithmetic,
+            method=split.parameters.method,
             binning=binning,
             regions=regions,
             tile=tile,

@@ -98,10 +98,12 @@ def cut_evenly(extent: int, parts: int) -> Cuts:
     return bounds[:-1], bounds[1:]
 
 
-def _check_parts(given: str, extent: int, parts: int) -> None:
+def _check_parts(call_text: str, extent: int, parts: int) -> None:
     """Raise `InputError` for more parts than can be listed, and for extents beyond 64 bits."""
     if parts > _MAX_PARTS or extent > np.iinfo(np.int64).max // max(parts, 1):
-        raise InputError(f"{given}: at most {_MAX_PARTS} parts, and 64 bits for extent x parts; use a smaller extent")
+        raise InputError(
+            f"{call_text}: at most {_MAX_PARTS} parts, and 64 bits for extent x parts; use a smaller extent"
+        )
 
 
 def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integers]:
@@ -111,13 +113,13 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
         cuts: the parts of each axis.
         order: loop order of the axes, outermost first.
     """
-    given, cuts, order = cuts, as_tuple(cuts), as_tuple(order)
+    cuts_passed, cuts, order = cuts, as_tuple(cuts), as_tuple(order)
     for name, value in (("cuts", cuts), ("order", order)):
         if not isinstance(value, tuple):
             raise InputError(f"boxes: {name}={shown(value)}: pass a list with an item for each axis")
     if not all(isinstance(as_tuple(part), tuple) and len(part) == 2 for part in cuts):
         raise InputError(
-            f"boxes: cuts={shown(given)}: an item is a pair of starts and stops, such as cut(extent, size)"
+            f"boxes: cuts={shown(cuts_passed)}: an item is a pair of starts and stops, such as cut(extent, size)"
         )
     if not all(isinstance(axis, int | np.integer) for axis in order) or sorted(order) != list(range(len(cuts))):
         raise InputError(f"boxes: order={shown(list(order))} for the cuts of {len(cuts)} axes: name each axis once")

@@ -108,18 +108,18 @@ def _column(name: str, values: Any) -> Integers:
     """Return a column as integers. Raises `PlanError` for fractions and other values."""
     integers = None
     try:
-        given = np.asarray(values)
+        array = np.asarray(values)
         with np.errstate(invalid="ignore"):
-            integers = given.astype(np.int64) if given.dtype.kind in "biufO" else None
+            integers = array.astype(np.int64) if array.dtype.kind in "biufO" else None
     except (TypeError, ValueError, OverflowError):
         pass
     if integers is None:
         raise PlanError(f"{name} of Tiles is {shown(values)}: it must be an array of integers")
-    if not given.ndim and name != "nram_bytes":
+    if not array.ndim and name != "nram_bytes":
         raise PlanError(f"{name} of Tiles is {shown(values)}: pass an array with an entry for each tile")
-    if (given != integers).any():
-        wrong = np.atleast_1d(given)[np.atleast_1d(given != integers)][0]
-        raise PlanError(f"{name} of Tiles holds {wrong}: it must be an array of integers of 64 bits; round fractions")
+    if (array != integers).any():
+        value = np.atleast_1d(array)[np.atleast_1d(array != integers)][0]
+        raise PlanError(f"{name} of Tiles holds {value}: it must be an array of integers of 64 bits; round fractions")
     return integers
 
 
@@ -152,19 +152,19 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
         )
     bounds = np.array(shape, np.int64)
     start, stop = (corners.reshape(len(tiles), len(shape)) for corners in (tiles.start, tiles.stop))
-    wrong = (start < 0) | (stop > bounds) | (start >= stop)
-    if wrong.any():
-        tile = int(np.argmax(wrong.any(axis=1)))
+    is_outside = (start < 0) | (stop > bounds) | (start >= stop)
+    if is_outside.any():
+        tile = int(np.argmax(is_outside.any(axis=1)))
         raise PlanError(
             f"tile {tile} (task {int(tiles.task[tile])}) is {start[tile].tolist()} to {stop[tile].tolist()}, empty or "
             f"outside the output {list(shape)}; clip stop to the output, and omit empty tiles"
         )
     fault = _fault(start, stop, np.zeros_like(bounds), bounds)
     if fault is not None:
-        low, high, times = fault
+        low, high, covers = fault
         owners = tiles.task[((start <= low) & (stop >= high)).all(axis=1)].tolist()
-        tasks = f" by tasks {owners[:4]}" if times else ""
-        how_often = f"written {times} times{tasks}" if times else "never written"
+        tasks = f" by tasks {owners[:4]}" if covers else ""
+        how_often = f"written {covers} times{tasks}" if covers else "never written"
         raise PlanError(
             f"elements {low.tolist()} to {high.tolist()} of the output {list(shape)} are {how_often}; every element "
             "must be written exactly once"
@@ -182,13 +182,13 @@ def _fault(start: Integers, stop: Integers, low: Integers, high: Integers) -> tu
         np.unique(np.concatenate([start[:, d], stop[:, d], low[d : d + 1], high[d : d + 1]])) for d in range(len(low))
     ]
     if math.prod(len(cut) - 1 for cut in cuts) <= _MAX_CELLS:
-        counts = _times_covered(start, stop, cuts)
-        wrong = np.argwhere(counts != 1)
-        if not len(wrong):
+        counts = _cover_counts(start, stop, cuts)
+        wrong_cells = np.argwhere(counts != 1)
+        if not len(wrong_cells):
             return None
-        cell = tuple(wrong[0].tolist())
+        cell = tuple(wrong_cells[0].tolist())
         first, last = (
-            np.array([cut[at + add] for cut, at in zip(cuts, cell, strict=True)], np.int64) for add in (0, 1)
+            np.array([cut[index + add] for cut, index in zip(cuts, cell, strict=True)], np.int64) for add in (0, 1)
         )
         return first, last, int(counts[cell])
     # Halve the axis with the most cuts: fewer tiles, and fewer of their cuts, reach into each half.
@@ -196,14 +196,14 @@ def _fault(start: Integers, stop: Integers, low: Integers, high: Integers) -> tu
     first_high, second_low = high.copy(), low.copy()
     first_high[axis] = second_low[axis] = cuts[axis][len(cuts[axis]) // 2]
     for bottom, top in ((low, first_high), (second_low, high)):
-        inside = (start[:, axis] < top[axis]) & (stop[:, axis] > bottom[axis])
-        fault = _fault(np.maximum(start[inside], bottom), np.minimum(stop[inside], top), bottom, top)
+        overlaps = (start[:, axis] < top[axis]) & (stop[:, axis] > bottom[axis])
+        fault = _fault(np.maximum(start[overlaps], bottom), np.minimum(stop[overlaps], top), bottom, top)
         if fault is not None:
             return fault
     return None
 
 
-def _times_covered(start: Integers, stop: Integers, cuts: Sequence[Integers]) -> Integers:
+def _cover_counts(start: Integers, stop: Integers, cuts: Sequence[Integers]) -> Integers:
     """Count the tiles that cover each cell of the grid that the cuts of all axes form."""
     grid = np.zeros([len(cut) - 1 for cut in cuts], np.int64)
     # Difference array: +1 and -1 at the corners of each box, then cumulative sums along each axis. An axis that no tile
@@ -211,13 +211,13 @@ def _times_covered(start: Integers, stop: Integers, cuts: Sequence[Integers]) ->
     split = [d for d, cut in enumerate(cuts) if len(cut) > 2]
     low = [np.searchsorted(cut, start[:, d]) for d, cut in enumerate(cuts)]
     high = [np.searchsorted(cut, stop[:, d]) for d, cut in enumerate(cuts)]
-    inside = [above < extent for above, extent in zip(high, grid.shape, strict=True)]
+    stops_inside = [end < extent for end, extent in zip(high, grid.shape, strict=True)]
     if not split:
         return grid + len(start)
     for corner in range(1 << len(split)):
-        upper = {d for bit, d in enumerate(split) if corner >> bit & 1}
-        chosen = np.logical_and.reduce([inside[d] for d in upper], axis=0) if upper else slice(None)
-        corners = tuple((high[d] if d in upper else low[d])[chosen] for d in range(len(cuts)))
+        upper = {d for position, d in enumerate(split) if corner >> position & 1}
+        selected = np.logical_and.reduce([stops_inside[d] for d in upper], axis=0) if upper else slice(None)
+        corners = tuple((high[d] if d in upper else low[d])[selected] for d in range(len(cuts)))
         np.add.at(grid, corners, -1 if corner.bit_count() & 1 else 1)
     for d in split:
         np.cumsum(grid, axis=d, out=grid)

@@ -7,6 +7,7 @@ along time into segments of as many rows as fit, the last one shorter; tier 3: o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from mlusim.planning.tin_shift_tiers import Fit, choose_tier
 from mlusim.units import ceil_div, group_digits, plural, round_up
 
 Shape = tuple[int, int, int, int]
+Clears = Literal["buffer", "vacated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +32,18 @@ class Strategy:
     Attributes:
         summary: description for users.
         buffers: equal NRAM buffers; two alternate.
-        clears: "buffer": the whole buffer for every item; "vacated": only the rows vacated by the shift.
+        clears: what each item clears: "buffer", its whole buffer; "vacated", only the rows that the shift vacates.
         whole_nram: the buffer takes all usable NRAM, however small the tile.
         batches: one copy may transfer several channels of a group.
-        floors: dim.y is the number of tasks divided by the cores of a cluster, rounded down, as in mlu-ops.
+        floor_clusters: dim.y is the number of tasks divided by the cores of a cluster, rounded down, as in mlu-ops.
     """
 
     summary: str
     buffers: int = 1
-    clears: str = "buffer"
+    clears: Clears = "buffer"
     whole_nram: bool = False
     batches: bool = False
-    floors: bool = False
+    floor_clusters: bool = False
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -50,7 +52,7 @@ STRATEGIES: dict[str, Strategy] = {
     "shipped": Strategy(
         summary="like mlu-ops: clears all of NRAM for every item, and counts clusters by floor division",
         whole_nram=True,
-        floors=True,
+        floor_clusters=True,
     ),
     "tight": Strategy(
         summary="clears only the rows that the shift vacates, while the other rows load", clears="vacated"
@@ -73,7 +75,7 @@ class ShiftParameters:
         rows: most rows of a unit in one tile.
     """
 
-    clears: str
+    clears: Clears
     buffers: int
     rows: int
 
@@ -118,8 +120,8 @@ def plan_tin_shift(
     start, stop = boxes((cut(batch, 1), row_cuts, channel_cuts, chunks), order=(0, 2, 1, 3))
     per_item = len(chunks[0])
     items = len(start) // per_item
-    deal = _launch_by_floor_division if settings.floors else _launch_in_turn
-    kind, dim, task, dealing = deal(board, np.prod((stop - start)[::per_item, :3], axis=1))
+    assign = _assign_by_floor_division if settings.floor_clusters else _assign_in_turn
+    launch = assign(board, np.prod((stop - start)[::per_item, :3], axis=1))
     tile_bytes = int(np.prod(stop - start, axis=1).max()) * itemsize
     nram_bytes = settings.buffers * round_up(tile_bytes, board.vector_alignment_bytes)
     if settings.whole_nram:
@@ -130,38 +132,48 @@ def plan_tin_shift(
         board=board,
         tier=fit.tier,
         reason=fit.reason,
-        arithmetic=(*fit.arithmetic, f"{group_digits(items)} items: {dealing}"),
+        arithmetic=(*fit.arithmetic, f"{group_digits(items)} items: {launch.text}"),
         unit=unit,
         unit_bytes=time * hw * itemsize,
-        kind=kind,
-        dim=dim,
+        kind=launch.kind,
+        dim=launch.dim,
         output_shape=shape,
         itemsize=itemsize,
-        tiles=Tiles(np.repeat(task, per_item), start, stop, nram_bytes),
+        tiles=Tiles(np.repeat(launch.task, per_item), start, stop, nram_bytes),
         nram_bytes=nram_bytes,
         parameters=ShiftParameters(clears=settings.clears, buffers=settings.buffers, rows=fit.rows),
     )
 
 
-_Launch = tuple[str, tuple[int, int, int], Integers, str]
+class _Assignment(NamedTuple):
+    """The launch, by item its task, and a description."""
+
+    kind: str
+    dim: tuple[int, int, int]
+    task: Integers
+    text: str
 
 
-def _launch_in_turn(board: Board, sizes: Integers) -> _Launch:
+def _assign_in_turn(board: Board, sizes: Integers) -> _Assignment:
     kind, dim = union1_launch(board, len(sizes))
     tasks = dim[0] * dim[1]
-    return kind, dim, in_turn(sizes, tasks), f"assigned to {group_digits(tasks)} tasks in turn, largest first"
+    text = f"assigned to {group_digits(tasks)} tasks in turn, largest first"
+    return _Assignment(kind, dim, in_turn(sizes, tasks), text)
 
 
-def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
-    """Deal as mlu-ops does: dim.y = tasks // cores of a cluster, so 7 items run on 4 tasks; items are not sorted."""
+def _assign_by_floor_division(board: Board, sizes: Integers) -> _Assignment:
+    """Assign items as mlu-ops does: dim.y = tasks // cores of a cluster, so 7 items run on 4 tasks.
+
+    Items are not sorted.
+    """
     desired = min(len(sizes), board.cores)
     dim = (board.cores_per_cluster, max(desired // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
-    dealing = (
+    text = (
         f"dim.y = min({group_digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; assigned to "
         f"{group_digits(tasks)} tasks in turn"
     )
-    return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing
+    return _Assignment("UNION1", dim, np.arange(len(sizes)) % tasks, text)
 
 
 def _cut_for_the_cores(

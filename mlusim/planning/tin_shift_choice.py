@@ -63,17 +63,17 @@ def predict_tin_shift_ps(plan: Plan) -> int:
     """Predict the time of a tin_shift plan from its largest tile and the balance of its tasks."""
     if not len(plan.tiles):
         return 0
-    _, rows, wide, elements = (plan.tiles.stop - plan.tiles.start).max(axis=0).tolist()
+    _, rows, channels, elements = (plan.tiles.stop - plan.tiles.start).max(axis=0).tolist()
     # One shift is loaded for all chunks of a row.
     shifts = 1 if plan.tier < 3 else ceil_div(plan.output_shape[3], elements)
     tasks = int(plan.tiles.task.max()) + 1
-    largest = rows * wide * elements
+    largest = rows * channels * elements
     counts = np.bincount(plan.tiles.task, minlength=tasks)
     by_task = plan.elements_by_task()
     tile = tile_cost(
         plan.board,
         plan.output_shape,
-        (rows, wide, elements),
+        (rows, channels, elements),
         plan.itemsize,
         shifts=shifts,
         busiest=float(by_task.max()) / (largest * int(counts.max())),
@@ -100,8 +100,8 @@ def tile_cost(
         shifts: tiles per loaded shift.
         busiest, mean: average tile size of the busiest task, and of all tasks, relative to this tile.
     """
-    rows, wide, elements = tile
-    segment = wide * elements * itemsize
+    rows, channels, elements = tile
+    segment = channels * elements * itemsize
     loops = ((rows, shape[2] * shape[3] * itemsize),) if rows > 1 else ()
     load, store = load_cost(board, segment, loops), store_cost(board, segment, loops)
     return TileCost(

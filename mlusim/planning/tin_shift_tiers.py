@@ -56,14 +56,16 @@ def choose_tier(
     row_bytes = row_elements * itemsize
     unit_bytes = rows * row_bytes
     usable = f"usable NRAM {group_digits(board.nram_usable_bytes)} B"
-    room = usable if buffers == 1 else f"{usable} / {buffers} buffers = {group_digits(capacity)} B each"
+    nram_text = usable if buffers == 1 else f"{usable} / {buffers} buffers = {group_digits(capacity)} B each"
     if capacity < itemsize:
         raise PlanError(
-            f"{board.name} has {room}, and allocations are rounded up to {board.vector_alignment_bytes} B: no element "
-            f"of {itemsize} B fits; {MORE_NRAM}"
+            f"{board.name} has {nram_text}, and allocations are rounded up to {board.vector_alignment_bytes} B: no "
+            f"element of {itemsize} B fits; {MORE_NRAM}"
         )
     units = capacity // unit_bytes
-    division = f"{room}; {group_digits(capacity)} B // {group_digits(unit_bytes)} B per unit = {plural(units, 'unit')}"
+    division = (
+        f"{nram_text}; {group_digits(capacity)} B // {group_digits(unit_bytes)} B per unit = {plural(units, 'unit')}"
+    )
     if units and rows <= MAX_SEGMENTS:
         return Fit(
             tier=1,
@@ -113,8 +115,8 @@ def _cut_rows(row_elements: int, itemsize: int, capacity: int, division: str) ->
     )
 
 
-def _parts_text(total: int, what: str, parts: str, size: int) -> str:
+def _parts_text(total: int, unit_name: str, parts: str, size: int) -> str:
     count = ceil_div(total, size)
     last = total - (count - 1) * size
     cut_into = f"{group_digits(count)} {parts} of up to {group_digits(size)}, the last of {group_digits(last)}"
-    return f"{group_digits(total)} {what} = {cut_into}"
+    return f"{group_digits(total)} {unit_name} = {cut_into}"

@@ -208,7 +208,7 @@ def _check_buffers(log: Log, old: Board, board: Board) -> None:
     reach: dict[MemoryKind, tuple[int, str]] = {}
     for record in log.allocations:
         kind = MemoryKind(record.memory)
-        end = record.address + old_sizes[kind].rounded(record.nbytes)
+        end = record.address + old_sizes[kind].allocated_bytes(record.nbytes)
         if end > reach.get(kind, (0, ""))[0]:
             reach[kind] = (end, record.name)
     for kind, (end, name) in reach.items():

@@ -14,7 +14,7 @@ import mlusim
 from mlusim.cores.core import Core
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.allocation import Memory
-from mlusim.memory.deferred import DeferredWrites, Piece, _without_copy
+from mlusim.memory.deferred import DeferredWrite, DeferredWrites, _without_copy
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.sizes import MemorySize
@@ -210,64 +210,64 @@ def test_an_output_that_is_loaded_again_is_copied_at_once() -> None:
 def memory_of(nbytes: int) -> tuple[Memory, DeferredWrites]:
     memory = Memory(MemoryKind.NRAM, "the NRAM", MemorySize(nbytes))
     memory.deferred = DeferredWrites(memory)
-    memory.held_bytes(0, nbytes)[:] = 0
+    memory.bytes_between(0, nbytes)[:] = 0
     return memory, memory.deferred
 
 
 def test_overwritten_rows_are_cut_out_of_a_deferred_piece() -> None:
     memory, owes = memory_of(64)
-    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
+    owes.put(DeferredWrite(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.discard(16, 24)
-    assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(0, 16), (24, 64)]
+    assert sorted((write.first, write.last) for write in owes.pending) == [(0, 16), (24, 64)]
     owes.flush()
     expected = np.arange(64)
     expected[16:24] = 0
-    assert memory.held_bytes(0, 64).tolist() == expected.tolist()
+    assert memory.bytes_between(0, 64).tolist() == expected.tolist()
 
 
 def test_a_piece_cut_within_a_row_is_written_first() -> None:
     memory, owes = memory_of(64)
-    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
+    owes.put(DeferredWrite(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.discard(20, 24)
-    assert owes.pieces == []
-    assert memory.held_bytes(0, 64).tolist() == list(range(64))
+    assert owes.pending == []
+    assert memory.bytes_between(0, 64).tolist() == list(range(64))
 
 
 def test_a_store_takes_each_row_from_where_it_is() -> None:
     memory, owes = memory_of(32)
-    memory.held_bytes(0, 32)[:] = 7
-    owes.put(Piece(8, 24, np.arange(16, dtype=np.uint8).reshape(2, 8)))
+    memory.bytes_between(0, 32)[:] = 7
+    owes.put(DeferredWrite(8, 24, np.arange(16, dtype=np.uint8).reshape(2, 8)))
     target = np.full((4, 8), 99, np.uint8)
-    owes.store(target, memory.held_bytes(0, 32).reshape(4, 8), 0, 32)
+    owes.store(target, memory.bytes_between(0, 32).reshape(4, 8), 0, 32)
     assert target.reshape(-1).tolist() == [7] * 8 + list(range(16)) + [7] * 8
-    assert memory.held_bytes(8, 24).tolist() == [7] * 16
-    assert len(owes.pieces) == 1
+    assert memory.bytes_between(8, 24).tolist() == [7] * 16
+    assert len(owes.pending) == 1
 
 
 def test_only_bytes_that_are_accessed_are_written() -> None:
     memory, owes = memory_of(64)
-    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
+    owes.put(DeferredWrite(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.flush(20, 26)
-    assert owes.pieces == []
-    owes.put(Piece(0, 64, np.arange(64, 128, dtype=np.uint8).reshape(8, 8)))
+    assert owes.pending == []
+    owes.put(DeferredWrite(0, 64, np.arange(64, 128, dtype=np.uint8).reshape(8, 8)))
     owes.flush(16, 24)
-    assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(0, 16), (24, 64)]
-    assert memory.held_bytes(0, 64).tolist() == [*range(16), *range(80, 88), *range(24, 64)]
+    assert sorted((write.first, write.last) for write in owes.pending) == [(0, 16), (24, 64)]
+    assert memory.bytes_between(0, 64).tolist() == [*range(16), *range(80, 88), *range(24, 64)]
 
 
 def test_a_copy_writes_what_it_reads_and_forgets_what_it_overwrites() -> None:
     memory, owes = memory_of(64)
-    held = memory.held_bytes(0, 64).reshape(8, 8)
-    owes.put(Piece(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
+    held = memory.bytes_between(0, 64).reshape(8, 8)
+    owes.put(DeferredWrite(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8)))
     owes.copy(held[0:1], held[4:5])
-    assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(8, 32), (40, 64)]
+    assert sorted((write.first, write.last) for write in owes.pending) == [(8, 32), (40, 64)]
     assert held[0].tolist() == held[4].tolist() == list(range(32, 40))
     owes.copy(held[2:4, :4], np.zeros((2, 4), np.uint8))
     assert held[2:4].tolist() == [[0] * 4 + [20, 21, 22, 23], [0] * 4 + [28, 29, 30, 31]]
     target = np.zeros(8, np.uint8)
     owes.copy(target, np.ones(8, np.uint8))
     assert target.all()
-    assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(8, 16), (40, 64)]
+    assert sorted((write.first, write.last) for write in owes.pending) == [(8, 16), (40, 64)]
 
 
 def rows_in_gdram(count: int) -> View:
@@ -281,7 +281,7 @@ def updated() -> tuple[Memory, DeferredWrites, View]:
     held = View.of(memory.allocate(32, "held", 0), (16, 2), np.dtype(np.uint8))
     rows = rows_in_gdram(4)
     rows.typed()[...] = np.arange(200, 208).reshape(4, 2)
-    owes.put(Piece(0, 32, np.arange(32, dtype=np.uint8).reshape(4, 8)))
+    owes.put(DeferredWrite(0, 32, np.arange(32, dtype=np.uint8).reshape(4, 8)))
     owes.copy_rows(RowCopy(held, rows, np.array([3, 0, 3, 15]), None, 4))
     rows.typed()[...] = 0
     return memory, owes, held
@@ -292,34 +292,34 @@ UPDATED = [202, 203, *range(2, 6), 204, 205, *range(8, 30), 206, 207]
 
 def test_rows_stored_in_a_deferred_load_are_deferred_with_it() -> None:
     memory, owes, _ = updated()
-    assert len(owes.pieces) == 1
-    assert (memory.held_bytes(0, 32) == 0xFF).all()
+    assert len(owes.pending) == 1
+    assert (memory.bytes_between(0, 32) == 0xFF).all()
     target = np.zeros((2, 16), np.uint8)
-    owes.store(target, memory.held_bytes(0, 32).reshape(2, 16), 0, 32)
+    owes.store(target, memory.bytes_between(0, 32).reshape(2, 16), 0, 32)
     assert target.reshape(-1).tolist() == UPDATED
     owes.flush()
-    assert memory.held_bytes(0, 32).tolist() == UPDATED
+    assert memory.bytes_between(0, 32).tolist() == UPDATED
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 8), (8, 16), (24, 32), (3, 5)])
 def test_any_part_of_updated_bytes_is_read_as_updated(first: int, last: int) -> None:
     memory, owes, _ = updated()
     target = np.zeros(last - first, np.uint8)
-    owes.store(target, memory.held_bytes(first, last), first, last)
+    owes.store(target, memory.bytes_between(first, last), first, last)
     assert target.tolist() == UPDATED[first:last]
 
 
 def test_overwriting_a_part_of_updated_bytes_leaves_the_rest_updated() -> None:
     memory, owes, _ = updated()
-    owes.copy(memory.held_bytes(0, 8), np.full(8, 9, np.uint8))
+    owes.copy(memory.bytes_between(0, 8), np.full(8, 9, np.uint8))
     owes.flush()
-    assert memory.held_bytes(0, 32).tolist() == [9] * 8 + UPDATED[8:]
+    assert memory.bytes_between(0, 32).tolist() == [9] * 8 + UPDATED[8:]
 
 
 def test_updated_bytes_go_to_a_target_with_gaps_through_the_memory() -> None:
     memory, owes, _ = updated()
     target = np.zeros((4, 16), np.uint8)
-    owes.store(target[:, :8], memory.held_bytes(0, 32).reshape(4, 8), 0, 32)
+    owes.store(target[:, :8], memory.bytes_between(0, 32).reshape(4, 8), 0, 32)
     assert target[:, :8].reshape(-1).tolist() == UPDATED
     assert not target[:, 8:].any()
 
@@ -331,20 +331,20 @@ def test_more_updates_than_a_deferred_load_has_bytes_are_written() -> None:
     spare.typed()[...] = 7
     for expected in (1, 0):
         owes.copy_rows(RowCopy(held, spare, np.arange(16), None, 16))
-        assert len(owes.pieces) == expected
-    assert memory.held_bytes(0, 32).tolist() == [7] * 32
+        assert len(owes.pending) == expected
+    assert memory.bytes_between(0, 32).tolist() == [7] * 32
 
 
 def test_pieces_that_many_copies_pass_by_are_written() -> None:
     """A buffer filled once before a long loop would slow down each of its copies."""
     memory, owes = memory_of(64)
-    owes.put(Piece(32, 64, np.array(7, np.uint8)))
-    held = memory.held_bytes(0, 64)
+    owes.put(DeferredWrite(32, 64, np.array(7, np.uint8)))
+    held = memory.bytes_between(0, 64)
     for value in range(16):
         owes.copy(held[:8], np.full(8, value, np.uint8))
-    assert len(owes.pieces) == 1
+    assert len(owes.pending) == 1
     owes.copy(held[:8], np.zeros(8, np.uint8))
-    assert owes.pieces == []
+    assert owes.pending == []
     assert held[32:].tolist() == [7] * 32
 
 

@@ -14,8 +14,8 @@ from mlusim.units import MIB
 
 
 @pytest.fixture(autouse=True)
-def nothing_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reused, "_free", {})
+def nothing_free_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reused, "_free_results", {})
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -57,7 +57,7 @@ def test_a_block_is_not_reused_while_anything_refers_to_it(view: Any) -> None:
 def test_small_and_very_large_blocks_are_not_held() -> None:
     for nbytes in (0, 1, MIB - 1, 257 * MIB):
         reused_bytes(nbytes)
-        assert not reused._free
+        assert not reused._free_results
 
 
 def test_at_most_256_mib_are_held() -> None:
@@ -65,8 +65,8 @@ def test_at_most_256_mib_are_held() -> None:
     blocks = [reused_bytes((90 + k) * MIB) for k in range(4)]
     while blocks:
         blocks.pop()
-        assert sum(size * len(free) for size, free in reused._free.items()) <= 256 * MIB
-    assert reused._free
+        assert sum(size * len(free) for size, free in reused._free_results.items()) <= 256 * MIB
+    assert reused._free_results
 
 
 @pytest.mark.parametrize(("nbytes", "contents"), [(MIB - 1, 0xFF), (MIB, 3)])

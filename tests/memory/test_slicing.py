@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlusim.errors import AccessError
 from mlusim.host.device import Device
-from mlusim.memory.slicing import sliced
+from mlusim.memory.slicing import slice_layout
 from views_and_arrays import SHAPES, assert_same, shapes_and_keys, view_and_array
 
 
@@ -169,7 +169,7 @@ def test_the_fast_slicing_paths_match_the_general_one(start, stop, dtype):
     ranges = slice(start, max(start, stop) + 1), slice(None, stop + 1), slice(start, start)
     for key in (start, *ranges, (start, 1), (ranges[0], slice(1, 3)), (ranges[1], 2, slice(None)), (slice(None), 1)):
         part = view[key]
-        offset, layout = sliced(view, key)
+        offset, layout = slice_layout(view, key)
         assert (part.offset, part.shape, part.strides) == (offset, layout.shape, layout.strides)
         assert part.raw().tobytes() == view.raw()[key].tobytes()
 

@@ -18,7 +18,7 @@ class Recorded(Flow):
         self.link, self.number, self.ended, self.start_up_ps = link, number, ended, start_up_ps
         self.following: Recorded | None = None
 
-    def done(self, now: int) -> None:
+    def complete(self, now: int) -> None:
         assert self.number not in self.ended
         self.ended[self.number] = now
         if self.following is not None:

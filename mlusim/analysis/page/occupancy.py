@@ -62,7 +62,7 @@ def _occupancy(name: str, allocations: list[AllocationRecord], records: LogColum
     kind = MemoryKind(allocations[0].memory)
     memory = memory_sizes(records.board)[kind]
     low = records.start_of_run_ps
-    size = np.array([memory.rounded(record.nbytes) for record in allocations], np.int64)
+    size = np.array([memory.allocated_bytes(record.nbytes) for record in allocations], np.int64)
     start = np.array([record.start_ps for record in allocations], np.int64) - low
     end = np.array(
         [record.end_ps if record.end_ps != NONE else records.end_of_run_ps for record in allocations], np.int64

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.arrays import as_element
-from mlusim.memory.deferred import MIN_BYTES, Conversion, DeferredWrites, Piece, memory_span
+from mlusim.memory.deferred import MIN_BYTES, Conversion, DeferredWrite, DeferredWrites, memory_span
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def apply_deferred(
         first, last = memory_span(result)
         min_bytes = _MIN_REPEATED_BYTES if first in deferred.written_early else MIN_BYTES
         if instruction.name in _FILLS and result.nbytes >= min_bytes:
-            deferred.put(Piece(first, last, as_element(call.attributes.get("value", 0), result.dtype)))
+            deferred.put(DeferredWrite(first, last, as_element(call.attributes.get("value", 0), result.dtype)))
         else:
             deferred.discard(first, last)
             if effect is None:
@@ -58,7 +58,7 @@ def apply_deferred(
     if deferred_source is None:
         return False
     if instruction.name == "mirror":
-        deferred.put(Piece(*memory_span(result), deferred_source[..., ::-1]))
+        deferred.put(DeferredWrite(*memory_span(result), deferred_source[..., ::-1]))
         return True
     if instruction.name == "convert" and deferred_source.flags.c_contiguous:
         first, last = memory_span(result)
@@ -66,7 +66,7 @@ def apply_deferred(
             deferred.discard(first, last)
             call.compute(result.elements, deferred_source)
         else:
-            deferred.put(Piece(first, last, deferred_source, Conversion(call.compute, result.dtype)))
+            deferred.put(DeferredWrite(first, last, deferred_source, Conversion(call.compute, result.dtype)))
         return True
     return False
 

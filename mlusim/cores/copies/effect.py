@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.arrays import Array
 from mlusim.memory.allocation import Allocation
-from mlusim.memory.deferred import Piece
+from mlusim.memory.deferred import DeferredWrite
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
@@ -27,7 +27,7 @@ def copy_effect(to: Array, origin: Array) -> Any:
 def large_copy_effect(issuer: Issuer, dst: Place, src: Place, to: Array, origin: Array) -> Any:
     """Return the effect of a large copy.
 
-    If its bytes need not pass through NRAM, that is the `Piece` of a deferred load, or the arguments of
+    If its bytes need not pass through NRAM, that is the `DeferredWrite` of a deferred load, or the arguments of
     `DeferredWrites.store`; otherwise it is that of `copy_effect`.
     """
     unit = issuer.unit
@@ -40,7 +40,7 @@ def large_copy_effect(issuer: Issuer, dst: Place, src: Place, to: Array, origin:
     elif deferred is not None and src[0].read_only and to.flags.c_contiguous:
         first = dst[0].address + dst[1]
         if first not in deferred.written_early:
-            return Piece(first, first + to.nbytes, origin)
+            return DeferredWrite(first, first + to.nbytes, origin)
     return copy_effect(to, origin)
 
 

@@ -60,10 +60,10 @@ class SharedCopy(Transfer):
             self.effect = _Once(self.effect)
         self.pipe.submit_after_wait(self)
 
-    def done(self, now: int) -> None:
+    def complete(self, now: int) -> None:
         """Complete the copy for all of its callers."""
         self.end_ps = now
-        super().done(now)
+        super().complete(now)
         for caller in self.callers[1:]:
             # A task that only issues runs ahead of the board: its call may be later than the end.
             self.pipe.records.ended(caller.record, max(now, caller.issue_ps))

@@ -215,6 +215,6 @@ def _outside_bins(name: str, numbers: Any, size: int, bins: int) -> AccessError:
 
 def _starts_of(numbers: Any, size: int, bins: int) -> Integers:
     """Return where each bin begins in sorted order, and the number of rows."""
-    bin_of, _ = element_loops.divided(numbers, size, bins)
+    bin_of, _ = element_loops.bins_and_remainders(numbers, size, bins)
     # NumPy sorts integers of at most 16 bits by radix if the sort is stable.
     return element_loops.starts_of(np.sort(bin_of, kind="stable"), bins)

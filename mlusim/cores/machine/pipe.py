@@ -44,7 +44,7 @@ class Transfer(Flow):
         self.effect = effect
         self.blocks = blocks
 
-    def done(self, now: int) -> None:
+    def complete(self, now: int) -> None:
         """Complete the transfer: copy its bytes, start the next transfer, and resume the waiting task."""
         pipe, task, record = self.pipe, self.task, self.record
         pipe.records.ended(record, now)
@@ -55,7 +55,7 @@ class Transfer(Flow):
                 unit.apply_effects(now)
             if pipe.late:
                 self._apply_in_late_mode()
-            elif type(effect) is tuple and not unit.pieces:
+            elif type(effect) is tuple and not unit.pending_writes:
                 effect[0][...] = effect[1]
             elif unit.deferred is not None:
                 unit.deferred.apply(effect)
@@ -160,11 +160,11 @@ class DmaPipe:
             transfer.callbacks = _WHEN_READY
             self._schedule(transfer, 1, ready_ps - now)
         else:
-            transfer.done(now)
+            transfer.complete(now)
 
 
 def _ready(transfer: Transfer) -> None:
-    transfer.done(transfer.task.chip.environment.now)
+    transfer.complete(transfer.task.chip.environment.now)
 
 
 _WHEN_READY = (_ready,)

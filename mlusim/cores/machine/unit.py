@@ -10,7 +10,7 @@ from mlusim.arrays import Array
 from mlusim.cores.compute.deferred_vector import apply_deferred, flush_operands
 from mlusim.cores.machine.pipe import DmaPipe
 from mlusim.memory.allocation import Memory
-from mlusim.memory.deferred import DeferredWrites, Piece
+from mlusim.memory.deferred import DeferredWrite, DeferredWrites
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.row_copy import RowCopy
 from mlusim.memory.view import View
@@ -41,7 +41,7 @@ class Unit:
         stored_ps: when the last scalar store to off-chip memory is complete.
         posted: end and effect of the scalar stores to off-chip memory that are not complete.
         late_effects: pipe and effect of the asynchronous copies that wait for their sync, in late mode.
-        deferred, pieces: the deferred loads of the NRAM, and their pieces for a fast check.
+        deferred, pending_writes: the deferred writes of the NRAM, and the list of them for a fast check.
         copy_geometries: cached copies whose operands are within its reach, by their geometry.
         scalar_accesses: cached scalar accesses, number in the log and cost, by layout and phase.
     """
@@ -81,7 +81,7 @@ class Unit:
             if chip.data and not chip.late:
                 self.nram.deferred = DeferredWrites(self.nram)
         self.deferred = None if self.nram is None else self.nram.deferred
-        self.pieces: list[Piece] = [] if self.deferred is None else self.deferred.pieces
+        self.pending_writes: list[DeferredWrite] = [] if self.deferred is None else self.deferred.pending
         self.ldram: Memory = memory(MemoryKind.LDRAM)
 
     @property
@@ -116,22 +116,22 @@ class Unit:
     def update_memory(self, now: int) -> None:
         """Bring memory up to date as of `now` before it is read: effects of vector instructions, and deferred loads."""
         self.apply_effects(now)
-        if self.pieces:
+        if self.pending_writes:
             self.flush()
 
     def prepare(self, now: int, views: Sequence[View]) -> None:
         """Bring the bytes of these views up to date as of `now`, as `update_memory` does for the whole memory."""
         self.apply_effects(now)
-        if self.pieces and self.deferred is not None:
+        if self.pending_writes and self.deferred is not None:
             self.deferred.prepare(views)
 
     def source_of(self, view: View) -> Array | None:
         """Return the elements of a view where a deferred load keeps them, or None if they are in memory."""
-        return self.deferred.read(view, view.dtype) if self.pieces and self.deferred is not None else None
+        return self.deferred.read(view, view.dtype) if self.pending_writes and self.deferred is not None else None
 
     def copy_rows(self, copy: RowCopy) -> None:
         """Copy rows at the end of a scalar loop."""
-        if self.pieces and self.deferred is not None:
+        if self.pending_writes and self.deferred is not None:
             self.deferred.copy_rows(copy)
         else:
             copy()
@@ -143,11 +143,11 @@ class Unit:
             self.chip.quiet.run(self._apply_effects, now)
 
     def _apply_effects(self, now: int) -> None:
-        effects, pieces, deferred = self.effects, self.pieces, self.deferred
+        effects, pending_writes, deferred = self.effects, self.pending_writes, self.deferred
         while effects and effects[0][0] <= now:
             _, effect, call, operands = effects.popleft()
             # An instruction with one operand may be a fill.
-            if deferred is not None and (pieces or len(operands) == 1):
+            if deferred is not None and (pending_writes or len(operands) == 1):
                 if call is None:
                     deferred.flush()
                 elif apply_deferred(deferred, call, operands, effect):
