@@ -27,19 +27,21 @@ def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, 
     conserved over the part of the run spanned by `edges` (ascending, picoseconds).
     """
     # Transfers within a single bin are just summed; the others are few, however long the log is.
-    inside = np.zeros((2, len(edges) - 1))
-    across = []
+    within_bins = np.zeros((2, len(edges) - 1))
+    across_bins = []
     for part in pieces(records):
         transfers, first, last = _transfers(part, edges)
         in_one_bin = first == last
         for row, nbytes in enumerate(transfers[:2]):
-            inside[row] += _by_bin(first[in_one_bin], nbytes[in_one_bin], edges)
-        across.append(np.concatenate([transfers, [first, last]])[:, ~in_one_bin])
-    reads, writes = _spread(records, np.concatenate(across, axis=1), inside.sum(axis=0), edges)
-    return inside[0] + reads, inside[1] + writes
+            within_bins[row] += _by_bin(first[in_one_bin], nbytes[in_one_bin], edges)
+        across_bins.append(np.concatenate([transfers, [first, last]])[:, ~in_one_bin])
+    reads, writes = _spread_over_bins(records, np.concatenate(across_bins, axis=1), within_bins.sum(axis=0), edges)
+    return within_bins[0] + reads, within_bins[1] + writes
 
 
-def _spread(records: LogColumns, transfers: Numbers, others: Numbers, edges: Integers) -> tuple[Numbers, Numbers]:
+def _spread_over_bins(
+    records: LogColumns, transfers: Numbers, others: Numbers, edges: Integers
+) -> tuple[Numbers, Numbers]:
     """Return the bytes that transfers read and write by time bin, in addition to `others`.
 
     transfers: (6, transfers) bytes read and written, start and end, first and last bin.
@@ -48,18 +50,18 @@ def _spread(records: LogColumns, transfers: Numbers, others: Numbers, edges: Int
     # A cell is a bin of a transfer.
     cells = (last - first + 1).astype(np.int64)
     transfer = np.repeat(np.arange(len(cells)), cells)
-    before = np.cumsum(cells) - cells
-    bin_index = np.arange(int(cells.sum())) - before[transfer] + first.astype(np.int64)[transfer]
+    first_cell = np.cumsum(cells) - cells
+    bin_index = np.arange(int(cells.sum())) - first_cell[transfer] + first.astype(np.int64)[transfer]
     overlap = np.minimum(end[transfer], edges[bin_index + 1]) - np.maximum(start[transfer], edges[bin_index])
     amount = read + write
     amount_in_cell = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
     board = records.board
     capacity = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
     for _ in range(_ROUNDS):
-        full = (others + _by_bin(bin_index, amount_in_cell, edges)) / capacity
-        if full.max(initial=0.0) <= 1 + _TOLERANCE:
+        load = (others + _by_bin(bin_index, amount_in_cell, edges)) / capacity
+        if load.max(initial=0.0) <= 1 + _TOLERANCE:
             break
-        amount_in_cell /= np.maximum(full, 1)[bin_index]
+        amount_in_cell /= np.maximum(load, 1)[bin_index]
         amount_in_cell *= (amount / np.bincount(transfer, amount_in_cell, minlength=len(cells)))[transfer]
     read_in_cell = amount_in_cell * (read / amount)[transfer]
     return _by_bin(bin_index, read_in_cell, edges), _by_bin(bin_index, amount_in_cell - read_in_cell, edges)
@@ -107,8 +109,8 @@ def bandwidth_of(records: LogColumns, bins: int = 300) -> Bandwidth:
     seconds = np.diff(edges_ps) / PS_PER_S
     read, write = (nbytes / seconds / GIGA for nbytes in bus_bytes_over_time(records, edges_ps))
     peak = records.board.dram_bandwidth_bytes_per_s / GIGA
-    moved = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
-    return Bandwidth(edges_ps, read, write, peak, moved * PS_PER_S / records.time_ps / GIGA)
+    bus_bytes = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
+    return Bandwidth(edges_ps, read, write, peak, bus_bytes * PS_PER_S / records.time_ps / GIGA)
 
 
 def draw_bandwidth(records: LogColumns, title: str, about: str) -> Canvas:
@@ -119,7 +121,7 @@ def draw_bandwidth(records: LogColumns, title: str, about: str) -> Canvas:
         return canvas
     edges_ps, read, write, peak, mean = bandwidth_of(records)
     unit, scale = time_unit(records.time_ps)
-    at = (edges_ps - edges_ps[0]) / scale
+    edges = (edges_ps - edges_ps[0]) / scale
     highest = float((read + write).max())
     # A curve far below the peak gets a second panel with its own scale.
     tops = [1.08 * max(peak, highest)] + [1.08 * highest] * (0 < highest < _MAGNIFY_BELOW * peak)
@@ -129,16 +131,16 @@ def draw_bandwidth(records: LogColumns, title: str, about: str) -> Canvas:
         f"bytes on the bus, read-modify-write included: mean {mean:.1f} GB/s, {percent(mean / peak)} of the peak of "
         f"{peak:.1f} GB/s",
     )
-    left = max(left_of(Plot.y_ticks((0, top))[1], 10, label=True) for top in tops)
+    plot_left = max(left_of(Plot.y_ticks((0, top))[1], 10, label=True) for top in tops)
     for top in tops:
-        plot = Plot(canvas, left, _PANEL_PX / len(tops) + 50, x=(0, float(at[-1])), y=(top, 0))
+        plot = Plot(canvas, plot_left, _PANEL_PX / len(tops) + 50, x=(0, float(edges[-1])), y=(top, 0))
         plot.y_grid()
-        plot.rectangles(at[:-1], at[1:], read, 0, READ)
-        plot.rectangles(at[:-1], at[1:], read + write, read, WRITE)
+        plot.rectangles(edges[:-1], edges[1:], read, 0, READ)
+        plot.rectangles(edges[:-1], edges[1:], read + write, read, WRITE)
         if peak < top:
-            plot.across(peak, 2.5, BLACK)
+            plot.horizontal_line(peak, 2.5, BLACK)
         if mean < top:
-            plot.across(mean, 2, BLACK, dashes=True)
+            plot.horizontal_line(mean, 2, BLACK, dashes=True)
         plot.y_axis("on the DRAM bus [GB/s]" if top == tops[0] else "magnified [GB/s]")
         plot.x_axis(f"time since the first launch [{unit}]" if top == tops[-1] else "")
     canvas.legend(

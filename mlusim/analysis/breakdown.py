@@ -55,16 +55,16 @@ def where_time_went(records: LogColumns) -> Integers:
     low, high = records.start_of_run_ps, records.end_of_run_ps
     spent = np.zeros((cores, len(CAUSES)), np.int64)
     causes = list(CAUSES)
-    covered, before = no_intervals(), np.zeros(cores, np.int64)
+    covered, covered_ps = no_intervals(), np.zeros(cores, np.int64)
     for layer in layers(records):
         spans = intervals(layer.track, layer.start_ps, layer.stop_ps)
         spans = clip(spans[spans[:, 0] < cores], low, high)
         if len(spans):
             covered = union(covered, spans)
-            after = lengths(covered, cores)
-            spent[:, causes.index(layer.cause)] += after - before
-            before = after
-    spent[:, causes.index("idle")] += records.time_ps - before
+            new_covered_ps = lengths(covered, cores)
+            spent[:, causes.index(layer.cause)] += new_covered_ps - covered_ps
+            covered_ps = new_covered_ps
+    spent[:, causes.index("idle")] += records.time_ps - covered_ps
     return spent
 
 
@@ -84,20 +84,20 @@ def layers(records: LogColumns) -> list[Layer]:
     issue, start, end = records.issue_ps, records.start_ps, records.end_ps
     moving, alone_end = records.moving_ps, records.moving_ps + records.moving_alone_ps
     is_io, is_move = pipe == IO, pipe == MOVE
-    shared = records.is_copy & (records.moving_alone_ps > 0)
+    shares_link = records.is_copy & (records.moving_alone_ps > 0)
     computes = (pipe == VECTOR) | (pipe == TENSOR)
     queued = records.is_blocking
 
-    def layer(cause: str, chosen: Flags, from_ps: Integers, to_ps: Integers) -> Layer:
-        return Layer(cause, unit[chosen], from_ps[chosen], to_ps[chosen], records.line[chosen])
+    def layer(cause: str, selected: Flags, from_ps: Integers, to_ps: Integers) -> Layer:
+        return Layer(cause, unit[selected], from_ps[selected], to_ps[selected], records.line[selected])
 
     def without_line(cause: str, spans: Integers) -> Layer:
         return Layer(cause, spans[:, 0], spans[:, 1], spans[:, 2], np.full(len(spans), NONE))
 
     tasks = intervals(records.task_unit, records.task_start_ps, records.task_end_ps)
     return [
-        layer("transfer", is_io & shared, moving, alone_end),
-        layer("bandwidth_wait", shared, alone_end, end),
+        layer("transfer", is_io & shares_link, moving, alone_end),
+        layer("bandwidth_wait", shares_link, alone_end, end),
         layer("on_chip_copy", is_move, start, end),
         layer("vector", computes, start, end),
         layer("scalar", pipe == SCALAR, start, records.free_ps),

@@ -35,16 +35,16 @@ def time_by_line(records: LogColumns) -> list[LineTime]:
     log = records.log
     spent = np.zeros((len(log.lines) + 1, len(CAUSES)), np.int64)
     for window in windows(records):
-        spent += _spent(window)
-    times = []
+        spent += _spent_by_line(window)
+    line_times = []
     for number in np.argsort(-spent.sum(axis=1), kind="stable").tolist():
         if spent[number].any():
             file, line_number, function = log.lines[number] if number < len(log.lines) else ("", 0, "")
-            times.append(LineTime(file, line_number, function, spent[number]))
-    return times
+            line_times.append(LineTime(file, line_number, function, spent[number]))
+    return line_times
 
 
-def _spent(records: LogColumns) -> Integers:
+def _spent_by_line(records: LogColumns) -> Integers:
     """(lines + 1, causes) core-picoseconds of a window by line; the last row is outside operations."""
     cores = records.board.cores
     low, high = records.start_of_run_ps, records.end_of_run_ps
@@ -55,38 +55,40 @@ def _spent(records: LogColumns) -> Integers:
         of_cores = layer.track < cores
         track, line = layer.track[of_cores], layer.line[of_cores]
         start, stop = np.clip(layer.start_ps[of_cores], low, high), np.clip(layer.stop_ps[of_cores], low, high)
-        own = _first_come(layer.start_ps[of_cores], track, start, stop, low, high)
-        own_ps = stop - own - _overlap(covered, track, own, stop, low, high)
-        nonempty = stop > own
+        own_start = _start_after_earlier(layer.start_ps[of_cores], track, start, stop, low, high)
+        own_ps = stop - own_start - _overlap_ps(covered, track, own_start, stop, low, high)
+        nonempty = stop > own_start
         np.add.at(spent[:, causes.index(layer.cause)], line[nonempty], own_ps[nonempty])
         covered = union(covered, clip(intervals(track, start, stop), low, high))
     spent[NONE, causes.index("idle")] += cores * records.time_ps - int((covered[:, 2] - covered[:, 1]).sum())
     return spent
 
 
-def _first_come(began: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
+def _start_after_earlier(
+    began: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int
+) -> Integers:
     """Return where each interval's exclusive part begins: overlaps belong to the operation that began first."""
     order = np.lexsort((began, track))
     lift = track[order] * (high - low + 1)
     reach = np.maximum.accumulate(np.concatenate([[NONE], stop[order] - low + lift]))[:-1]
-    own = np.empty_like(start)
-    own[order] = np.maximum(start[order], np.minimum(reach - lift + low, stop[order]))
-    return own
+    own_start = np.empty_like(start)
+    own_start[order] = np.maximum(start[order], np.minimum(reach - lift + low, stop[order]))
+    return own_start
 
 
-def _overlap(covered: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
+def _overlap_ps(covered: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
     """Return the length of each interval's overlap with a disjoint, sorted set; 0 for an empty interval."""
     if not len(covered):
         return np.zeros(len(track), np.int64)
     lift = high - low + 1
     begin = covered[:, 1] - low + covered[:, 0] * lift
     length = covered[:, 2] - covered[:, 1]
-    before = np.cumsum(length) - length
+    length_before = np.cumsum(length) - length
 
     def until(time_ps: Integers) -> Integers:
         lifted = time_ps - low + track * lift
         index = np.searchsorted(begin, lifted, side="right") - 1
-        inside = np.clip(lifted - begin[index], 0, length[index]) + before[index]
-        return np.where(index < 0, 0, inside)
+        covered_before = np.clip(lifted - begin[index], 0, length[index]) + length_before[index]
+        return np.where(index < 0, 0, covered_before)
 
     return np.where(stop > start, until(stop) - until(start), 0)

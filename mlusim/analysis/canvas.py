@@ -78,7 +78,7 @@ class Text(NamedTuple):
 
     x: float
     y: float
-    words: str
+    string: str
     size: float
     anchor: str
     bold: bool
@@ -103,12 +103,12 @@ class Canvas:
         self.shapes: list[Rectangles | Bitmap] = []
         self.texts: list[Text] = []
         self.height = 0.0
-        room = WIDTH - 2 * _MARGIN_PX
+        width_px = WIDTH - 2 * _MARGIN_PX
         if title:
-            self.text(_MARGIN_PX, _TITLE_PX / 2, shortened(title, room, 14, bold=True), 14, "l", bold=True)
+            self.text(_MARGIN_PX, _TITLE_PX / 2, shorten(title, width_px, 14, bold=True), 14, "l", bold=True)
             self.height = _TITLE_PX
         for line in filter(None, lines):
-            self.text(_MARGIN_PX, self.height + _LINE_PX / 2 + 4, shortened(line, room, 10), 10, "l", colour=INK)
+            self.text(_MARGIN_PX, self.height + _LINE_PX / 2 + 4, shorten(line, width_px, 10), 10, "l", colour=INK)
             self.height += _LINE_PX
         self.height += _MARGIN_PX
 
@@ -125,7 +125,7 @@ class Canvas:
         self,
         x: float,
         y: float,
-        words: str,
+        text: str,
         size: float = 10,
         anchor: str = "m",
         *,
@@ -134,25 +134,25 @@ class Canvas:
         upward: bool = False,
     ) -> None:
         """Write words; see `Text`."""
-        self.texts.append(Text(x, y, words, size, anchor, bold, colour, upward))
+        self.texts.append(Text(x, y, text, size, anchor, bold, colour, upward))
 
-    def message(self, words: str) -> None:
+    def message(self, text: str) -> None:
         """Show a message instead of axes."""
-        self.text(WIDTH / 2, self.height + 60, words, colour=INK)
+        self.text(WIDTH / 2, self.height + 60, text, colour=INK)
         self.height += 130
 
     def legend(self, entries: Sequence[tuple[str, str, str]]) -> None:
         """Add labels with colours below what is drawn: (label, colour, `box`, `line` or `dashes`)."""
         x, y = _MARGIN_PX, self.height + _LEGEND_PX / 2
-        for label, colour, look in entries:
+        for label, colour, swatch in entries:
             end = x + _SWATCH_PX + 12 + width_of(label, 9)
             if end > WIDTH - _MARGIN_PX and x > _MARGIN_PX:
                 end += _MARGIN_PX - x
                 x, y = _MARGIN_PX, y + _LEGEND_PX
-            if look == "box":
+            if swatch == "box":
                 self.rectangles(x, y - 5.5, x + _SWATCH_PX, y + 5.5, colour)
             else:
-                self.line(x, y, x + _SWATCH_PX, colour, 2.5, dashes=look == "dashes")
+                self.line(x, y, x + _SWATCH_PX, colour, 2.5, dashes=swatch == "dashes")
             self.text(x + _SWATCH_PX + 12, y, label, 9, "l")
             x = end + 32
         self.height = y + _LEGEND_PX / 2 + _MARGIN_PX / 2
@@ -210,31 +210,31 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def width_of(words: str, size: float, *, bold: bool = False) -> float:
+def width_of(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of words in pixels; size in points."""
-    return _font_of(words, size, bold=bold).getlength(words)
+    return _font_of(text, size, bold=bold).getlength(text)
 
 
-def shortened(words: str, room: float, size: float, *, bold: bool = False) -> str:
-    """Return words that fit in `room` pixels: where they do not, their middle is left out. Size in points."""
-    keep = len(words)
-    result = words
-    while width_of(result, size, bold=bold) > room and keep:
+def shorten(text: str, width_px: float, size: float, *, bold: bool = False) -> str:
+    """Return words that fit in `width_px` pixels: where they do not, their middle is left out. Size in points."""
+    kept_characters = len(text)
+    result = text
+    while width_of(result, size, bold=bold) > width_px and kept_characters:
         # Letters are about equally wide, so few steps are needed.
-        keep = min(keep - 1, int(keep * room / width_of(result, size, bold=bold)))
-        result = f"{words[: -(-keep // 2)]}…{words[len(words) - keep // 2 :]}"
+        kept_characters = min(kept_characters - 1, int(kept_characters * width_px / width_of(result, size, bold=bold)))
+        result = f"{text[: -(-kept_characters // 2)]}…{text[len(text) - kept_characters // 2 :]}"
     return result
 
 
 def matplotlib_data() -> Path:
     """Return matplotlib's folder of fonts and samples, without importing it."""
-    found = find_spec("matplotlib")
-    return (Path(found.origin).parent if found is not None and found.origin else Path()) / "mpl-data"
+    spec = find_spec("matplotlib")
+    return (Path(spec.origin).parent if spec is not None and spec.origin else Path()) / "mpl-data"
 
 
-def _font_of(words: str, size: float, *, bold: bool) -> FreeTypeFont | ImageFont:
+def _font_of(text: str, size: float, *, bold: bool) -> FreeTypeFont | ImageFont:
     """Return the font for words; size in points."""
-    file = _east_asian_font() if _EAST_ASIAN.search(words) else ""
+    file = _east_asian_font() if _EAST_ASIAN.search(text) else ""
     return _font(size * _PX_PER_POINT, bold=bold, file=file)
 
 
@@ -264,10 +264,10 @@ def _font(size_px: float, *, bold: bool, file: str) -> FreeTypeFont | ImageFont:
 def _corners(boxes: Boxes, finer: int) -> list[list[int]]:
     """(n, 4) the first and the last column and row of each box; the last is before the first where there is none."""
     corners = np.rint(boxes * (finer, 1, finer, 1)).astype(np.int64)
-    wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+    widths, heights = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
     # Narrow boxes are not lost, and lines are equally thick everywhere.
-    corners[:, 2] = np.maximum(corners[:, 2], corners[:, 0] + (wide > 0))
-    corners[:, 3] = np.where(high < _THIN_PX, corners[:, 1] + np.rint(high).astype(np.int64), corners[:, 3])
+    corners[:, 2] = np.maximum(corners[:, 2], corners[:, 0] + (widths > 0))
+    corners[:, 3] = np.where(heights < _THIN_PX, corners[:, 1] + np.rint(heights).astype(np.int64), corners[:, 3])
     corners[:, 2:] -= 1
     listed: list[list[int]] = corners.tolist()
     return listed
@@ -291,13 +291,13 @@ def _paste_image(picture: Image, shape: Bitmap, finer: int) -> None:
 def _draw_text(picture: Image, text: Text) -> None:
     from PIL import Image, ImageDraw
 
-    font = _font_of(text.words, text.size, bold=text.bold)
+    font = _font_of(text.string, text.size, bold=text.bold)
     if not text.upward:
-        ImageDraw.Draw(picture).text((text.x, text.y), text.words, rgb(text.colour), font, f"{text.anchor}m")
+        ImageDraw.Draw(picture).text((text.x, text.y), text.string, rgb(text.colour), font, f"{text.anchor}m")
         return
-    box = round(width_of(text.words, text.size, bold=text.bold)) + 4, round(3 * text.size)
+    box = round(width_of(text.string, text.size, bold=text.bold)) + 4, round(3 * text.size)
     mask = Image.new("L", box)
-    ImageDraw.Draw(mask).text((box[0] / 2, box[1] / 2), text.words, 255, font, "mm")
+    ImageDraw.Draw(mask).text((box[0] / 2, box[1] / 2), text.string, 255, font, "mm")
     mask = mask.transpose(Image.Transpose.ROTATE_90)
     picture.paste(rgb(text.colour), (round(text.x - box[1] / 2), round(text.y - box[0] / 2)), mask)
 
@@ -321,20 +321,20 @@ def _image_svg(shape: Bitmap) -> str:
     stream = BytesIO()
     Image.fromarray(shape.pixels).save(stream, "PNG")
     left, top, right, bottom = shape.box
-    look = "" if shape.smooth else ' style="image-rendering: pixelated"'
+    style = "" if shape.smooth else ' style="image-rendering: pixelated"'
     return (
         f'<image x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" preserveAspectRatio="none"'
-        f'{look} xlink:href="data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"/>'
+        f'{style} xlink:href="data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"/>'
     )
 
 
 def _text_svg(text: Text) -> str:
     size = text.size * _PX_PER_POINT
     anchor = {"l": "start", "m": "middle", "r": "end"}[text.anchor]
-    turned = f' transform="rotate(-90 {text.x:g} {text.y:g})"' if text.upward else ""
+    rotation = f' transform="rotate(-90 {text.x:g} {text.y:g})"' if text.upward else ""
     weight = ' font-weight="bold"' if text.bold else ""
     # The middle line of capitals is 0.36 of the size above the base line.
     return (
         f'<text x="{text.x:g}" y="{text.y + 0.36 * size:g}" font-size="{size:.4g}" text-anchor="{anchor}"{weight}'
-        f' fill="{text.colour}"{turned} xml:space="preserve">{escape(_NOT_XML.sub("�", text.words))}</text>'
+        f' fill="{text.colour}"{rotation} xml:space="preserve">{escape(_NOT_XML.sub("�", text.string))}</text>'
     )

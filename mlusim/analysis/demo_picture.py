@@ -54,8 +54,8 @@ def draw_film(rows: Sequence[tuple[str, Frames]], title: str, about: str) -> Can
         canvas.text(_FRAMES_LEFT + (time * (width + gap) + width / 2) * scale, canvas.height, f"t = {time}", 9)
     canvas.height += 14
     for label, frames in rows:
-        padded = np.pad(frames, ((0, 0), (0, 0), (0, gap), (0, 0)), constant_values=1)
-        strip = (255 * np.clip(np.concatenate(padded, axis=1)[:, :-gap], 0, 1)).round().astype(np.uint8)
+        framed = np.pad(frames, ((0, 0), (0, 0), (0, gap), (0, 0)), constant_values=1)
+        strip = (255 * np.clip(np.concatenate(framed, axis=1)[:, :-gap], 0, 1)).round().astype(np.uint8)
         bottom = canvas.height + height * scale
         canvas.image(strip, (_FRAMES_LEFT, canvas.height, _FRAMES_RIGHT, bottom), smooth=True)
         canvas.text(_FRAMES_LEFT / 2, (canvas.height + bottom) / 2, label, colour=INK, upward=True)

@@ -62,11 +62,11 @@ def clip(spans: Integers, low: int, high: int) -> Integers:
 
 def gaps(disjoint: Integers, tracks: int, low: int, high: int) -> Integers:
     """Return the complement, within [low, high) on each track, of a sorted, disjoint set as returned by `union`."""
-    inside = clip(disjoint, low, high)
+    clipped = clip(disjoint, low, high)
     every = np.arange(tracks)
-    track = np.concatenate([every, inside[:, 0]])
-    start = np.concatenate([np.full(tracks, low), inside[:, 2]])
-    begin = np.concatenate([inside[:, 1], np.full(tracks, high)])
-    owner = np.concatenate([inside[:, 0], every])
-    left, right = np.lexsort((start, track)), np.lexsort((begin, owner))
-    return intervals(track[left], start[left], begin[right])
+    track = np.concatenate([every, clipped[:, 0]])
+    start = np.concatenate([np.full(tracks, low), clipped[:, 2]])
+    begin = np.concatenate([clipped[:, 1], np.full(tracks, high)])
+    owner = np.concatenate([clipped[:, 0], every])
+    by_start, by_end = np.lexsort((start, track)), np.lexsort((begin, owner))
+    return intervals(track[by_start], start[by_start], begin[by_end])

@@ -76,10 +76,10 @@ class ErrorEstimate:
         errors = f"{low} %" if low == high else f"{low} to {high} %"
         bounds = f"{self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
         band = f"{100 * COVERAGE:.0f} % band {bounds}"
-        beyond = f"; beyond these: {self.why}" if self.why else ""
+        limits = f"; beyond these: {self.why}" if self.why else ""
         count = len(self.nearest)
         measurements = f"{plural(count, 'measurement')} of the kind {self.kind!r}"
-        return f"{band}; {measurements}, off by {errors} when left out of the fit{beyond}"
+        return f"{band}; {measurements}, off by {errors} when left out of the fit{limits}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the known error as JSON types."""
@@ -127,7 +127,7 @@ def cores_at_work(records: LogColumns) -> int:
 
 def _neighbours(kind: str, board: Board, size: int, cores: int) -> tuple[str, str, list[Row]]:
     """Return the level, what was not measured, and the neighbouring measurements."""
-    if why := _unmeasured(kind, board):
+    if why := _why_not_measured(kind, board):
         return NOT_MEASURED, why, []
     of_kind = [row for row in rows() if row.kind == kind]
     in_family = [row for row in of_kind if row.family == board.family]
@@ -137,17 +137,17 @@ def _neighbours(kind: str, board: Board, size: int, cores: int) -> tuple[str, st
     if not min(sizes) / _NEAR_FACTOR <= size <= max(sizes) * _NEAR_FACTOR:
         span = " to ".join(map(short_bytes, sorted({min(sizes), max(sizes)})))
         return BEYOND, f"sizes other than {span} on the family {board.family}", in_family
-    least = math.ceil(min(row.core_fraction for row in in_family) * board.cores)
-    if cores * _NEAR_FACTOR < least:
-        return BEYOND, f"fewer than {least} of {board.cores} cores on the family {board.family}", in_family
+    min_cores = math.ceil(min(row.core_fraction for row in in_family) * board.cores)
+    if cores * _NEAR_FACTOR < min_cores:
+        return BEYOND, f"fewer than {min_cores} of {board.cores} cores on the family {board.family}", in_family
     return MEASURED, "", in_family
 
 
-def _unmeasured(kind: str, board: Board) -> str:
+def _why_not_measured(kind: str, board: Board) -> str:
     """Return why there are no measurements for a kind on a board; empty if there are."""
     if not kind:
         return "a run without operations"
-    if edited := _edited(board):
+    if edited := _why_no_preset(board):
         return f"a board that is not a preset ({edited})"
     if board.family not in {row.family for row in rows()}:
         return f"any kernel of this kind on the family {board.family}"
@@ -157,7 +157,7 @@ def _unmeasured(kind: str, board: Board) -> str:
     return ""
 
 
-def _edited(board: Board) -> str:
+def _why_no_preset(board: Board) -> str:
     """Return why a board is not a preset; empty if it is one."""
     try:
         preset = find_preset(board.name)
@@ -200,8 +200,8 @@ def _predicted_us(row: Row, level: str) -> float:
 
 def quantile(sizes: Sequence[float]) -> float:
     """Return the conformal quantile: the ceil(COVERAGE (n + 1))-th smallest value, or the largest if n is too small."""
-    ordered = sorted(sizes)
-    return ordered[min(math.ceil(COVERAGE * (len(ordered) + 1)), len(ordered)) - 1]
+    ascending = sorted(sizes)
+    return ascending[min(math.ceil(COVERAGE * (len(ascending) + 1)), len(ascending)) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +226,6 @@ def band_coverage(level: str) -> BandCoverage:
     by_kind: dict[str, list[int]] = {}
     for kind in dict.fromkeys(kind for kind, _ in all_scores):
         limit = quantile([abs(error) for other, error in all_scores if other != kind])
-        own = [abs(error) for other, error in all_scores if other == kind]
-        by_kind[kind] = [len(own), sum(size <= limit for size in own)]
-    return BandCoverage(level, len(all_scores), sum(held for _, held in by_kind.values()), by_kind)
+        sizes = [abs(error) for other, error in all_scores if other == kind]
+        by_kind[kind] = [len(sizes), sum(size <= limit for size in sizes)]
+    return BandCoverage(level, len(all_scores), sum(within_band for _, within_band in by_kind.values()), by_kind)

@@ -47,12 +47,12 @@ def log_of_launch(log: Log, launches: range, operands: Sequence[Operand], first_
 
     Times stay on the device's clock. The tables of names, lines and geometries are shared with `log`.
     """
-    tasks = _at_the_end(log.tasks, lambda task: task.launch < launches.start, lambda task: task.launch in launches)
-    new_task = _renumbered(tasks, len(log.tasks))
+    tasks = _trailing(log.tasks, lambda task: task.launch < launches.start, lambda task: task.launch in launches)
+    new_task = _new_indices(tasks, len(log.tasks))
     # Not of the whole log, which is far longer than a launch in a program of many.
     table = np.stack(list(log.records.columns(first_record).values()), axis=1)
     rows = np.flatnonzero(new_task[table[:, _TASK]] != NONE)
-    new_record = _renumbered(first_record + rows, log.count)
+    new_record = _new_indices(first_record + rows, log.count)
     table = table[rows]
     table[:, _TASK] = new_task[table[:, _TASK]]
     table[:, _WAITED_FOR] = new_record[table[:, _WAITED_FOR]]
@@ -72,8 +72,8 @@ def log_of_launch(log: Log, launches: range, operands: Sequence[Operand], first_
     part.joined = {call: int(new_record[copy]) for call, copy in selected(log.joined).items()}
     for record, extra in selected(log.more_operands).items():
         identity, offset, box = np.array(extra, np.int64).T
-        moved = (*allocations.of(identity, offset), box)
-        part.more_operands[record] = list(zip(*(column.tolist() for column in moved), strict=True))
+        operands_in_part = (*allocations.of(identity, offset), box)
+        part.more_operands[record] = list(zip(*(column.tolist() for column in operands_in_part), strict=True))
     part.byte_copies = [*selected(dict.fromkeys(log.byte_copies))]
     part.seen = {*selected(dict.fromkeys(log.seen))}
     part.remarks = {
@@ -90,15 +90,15 @@ def log_of_launch(log: Log, launches: range, operands: Sequence[Operand], first_
     return part
 
 
-def _at_the_end(
+def _trailing(
     records: Sequence[Value], is_earlier: Callable[[Value], bool], is_wanted: Callable[[Value], bool]
 ) -> list[int]:
     """Return the indices of the wanted records, all of which follow the last one that is of an earlier launch."""
-    later = takewhile(lambda number: not is_earlier(records[number]), reversed(range(len(records))))
-    return [number for number in later if is_wanted(records[number])][::-1]
+    not_earlier = takewhile(lambda number: not is_earlier(records[number]), reversed(range(len(records))))
+    return [number for number in not_earlier if is_wanted(records[number])][::-1]
 
 
-def _renumbered(selected: Any, count: int) -> Integers:
+def _new_indices(selected: Any, count: int) -> Integers:
     """Return new indices by old index; NONE for dropped ones, and as the last entry, so that NONE maps to NONE."""
     numbers = np.full(count + 1, NONE, np.int64)
     numbers[selected] = np.arange(len(selected))
@@ -117,7 +117,7 @@ class _Allocations:
         self.records = [_record(log, operand) for operand in self.operands]
         self._new = np.full(len(log.allocations) + 1, NONE, np.int64)
         first = min(np.flatnonzero(new_task != NONE).tolist(), default=len(new_task))
-        of_tasks = _at_the_end(
+        of_tasks = _trailing(
             log.allocations,
             lambda record: NONE < record.task < first,
             lambda record: bool(new_task[record.task] != NONE),
@@ -130,19 +130,19 @@ class _Allocations:
 
     def of(self, identity: Integers, offset: Integers) -> tuple[Integers, Integers]:
         """Return new identities and offsets."""
-        new, moved = self._new[identity], offset.copy()
+        new_identity, new_offset = self._new[identity], offset.copy()
         for number, operand in enumerate(self.operands):
             start = operand.view.offset
-            inside = (identity == operand.view.allocation.identity) & (offset >= start)
-            inside &= offset < start + operand.view.nbytes
-            new[inside] = number
-            moved[inside] -= start
-        for unknown in np.unique(identity[(new == NONE) & (identity != NONE)]).tolist():
-            self._new[unknown] = len(self.records)
-            new[identity == unknown] = len(self.records)
-            record = self._log.allocations[unknown]
+            is_inside = (identity == operand.view.allocation.identity) & (offset >= start)
+            is_inside &= offset < start + operand.view.nbytes
+            new_identity[is_inside] = number
+            new_offset[is_inside] -= start
+        for old_identity in np.unique(identity[(new_identity == NONE) & (identity != NONE)]).tolist():
+            self._new[old_identity] = len(self.records)
+            new_identity[identity == old_identity] = len(self.records)
+            record = self._log.allocations[old_identity]
             self.records.append(replace(record, nbytes=0, shape=(0,), read_only=True))
-        return new, moved
+        return new_identity, new_offset
 
 
 def _record(log: Log, operand: Operand) -> AllocationRecord:

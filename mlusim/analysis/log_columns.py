@@ -32,7 +32,7 @@ class LogColumns:
 
     Attributes:
         log, board: their origin.
-        chosen: the records of the log included: a slice, or indices.
+        selection: the records of the log included: a slice, or indices.
         op, task, pipe, ...: one int64 array per column of `mlusim.records.COLUMNS`. If a run stopped with an error,
             `end_ps` of an unfinished operation is the end of the window.
         start_of_run_ps, end_of_run_ps: the window: start of the first launch to end of the last.
@@ -44,13 +44,13 @@ class LogColumns:
         check_is("board", board, Board, "pass the board of the result or the device, such as result.board")
         self.log = log
         self.board = board
-        self.chosen: slice | Integers = slice(0, log.count)
+        self.selection: slice | Integers = slice(0, log.count)
         starts = [launch.start_ps for launch in log.launches if launch.start_ps != NONE]
         ends = [launch.end_ps for launch in log.launches]
         self.start_of_run_ps = min(starts, default=0)
         if starts and NONE in ends:
             # A launch never ended: use the last known time.
-            last = int(log.records.column("end_ps", self.chosen).max(initial=0))
+            last = int(log.records.column("end_ps", self.selection).max(initial=0))
             self.end_of_run_ps = max(*ends, *starts, *(task.end_ps for task in log.tasks), last)
         else:
             self.end_of_run_ps = max(ends, default=0)
@@ -60,7 +60,7 @@ class LogColumns:
         # Columns are read lazily: all together need more than twice the memory of the log.
         if name not in COLUMNS:
             raise AttributeError(name)
-        column = self.log.records.column(name, self.chosen)
+        column = self.log.records.column(name, self.selection)
         if name == "end_ps":
             open_ended = column < self.start_ps
             if open_ended.any():
@@ -68,10 +68,10 @@ class LogColumns:
         setattr(self, name, column)
         return column
 
-    def part(self, chosen: slice | Integers, start_ps: int, end_ps: int) -> LogColumns:
+    def part(self, selection: slice | Integers, start_ps: int, end_ps: int) -> LogColumns:
         """Return some records of the log, by index, with their own window."""
         part = LogColumns.__new__(LogColumns)
-        part.log, part.board, part.chosen = self.log, self.board, chosen
+        part.log, part.board, part.selection = self.log, self.board, selection
         part.start_of_run_ps, part.end_of_run_ps = start_ps, end_ps
         # Unfinished operations end with the whole window.
         part.last_ps = self.last_ps
@@ -79,14 +79,14 @@ class LogColumns:
         return part
 
     def __len__(self) -> int:
-        chosen = self.chosen
-        return chosen.stop - chosen.start if isinstance(chosen, slice) else len(chosen)
+        selection = self.selection
+        return selection.stop - selection.start if isinstance(selection, slice) else len(selection)
 
     @cached_property
     def number(self) -> Integers:
         """By record, its index in the log."""
-        chosen = self.chosen
-        return np.arange(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
+        selection = self.selection
+        return np.arange(selection.start, selection.stop) if isinstance(selection, slice) else selection
 
     @property
     def time_ps(self) -> int:
@@ -154,9 +154,9 @@ class LogColumns:
     def strided(self) -> Flags:
         """By record, whether it is a copy at the DRAM's strided rate: with gaps off chip, or by index."""
         gaps = np.array([not is_contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
-        far = np.where(self.is_write, self.dst_box, self.a_box)
+        box = np.where(self.is_write, self.dst_box, self.a_box)
         by_index = np.isin(self.number, list(self.log.loops)) & (self.count > 1)
-        return np.asarray(self.is_copy & (((far != NONE) & gaps[far]) | by_index))
+        return np.asarray(self.is_copy & (((box != NONE) & gaps[box]) | by_index))
 
     @cached_property
     def is_write(self) -> Flags:

@@ -32,8 +32,8 @@ def pieces(records: LogColumns) -> Iterator[LogColumns]:
 def _parts(records: LogColumns, size: int) -> Iterator[LogColumns]:
     count = len(records)
     for first in range(0, count, size):
-        chosen = slice(first, min(first + size, count))
-        yield records.part(chosen, records.start_of_run_ps, records.end_of_run_ps)
+        selected = slice(first, min(first + size, count))
+        yield records.part(selected, records.start_of_run_ps, records.end_of_run_ps)
 
 
 def most_windows(records: LogColumns) -> int:
@@ -64,16 +64,16 @@ def windows(records: LogColumns, *, reach_ps: int = 0) -> Iterator[LogColumns]:
         bounds.append((int(begin.min()), int(end.max())))
         sampled.append(begin[:: max(block // _SAMPLES, 1)])
     first_ps, last_ps = np.array(bounds, np.int64).T
-    inside = np.sort(np.concatenate(sampled))
-    cuts = [int(inside[len(inside) * part // parts]) for part in range(1, parts)]
+    sampled_ps = np.sort(np.concatenate(sampled))
+    cuts = [int(sampled_ps[len(sampled_ps) * part // parts]) for part in range(1, parts)]
     edges = sorted({low, high, *(cut for cut in cuts if low < cut < high)})
     for start_ps, end_ps in pairwise(edges):
-        chosen = [np.empty(0, np.int64)]
+        numbers = [np.empty(0, np.int64)]
         for number in np.flatnonzero((first_ps < end_ps) & (last_ps > start_ps)).tolist():
             part = records.part(slice(number * block, min((number + 1) * block, count)), low, high)
             begin, end = _reach(part, reach_ps)
-            chosen.append(number * block + np.flatnonzero((begin < end_ps) & (end > start_ps)))
-        yield records.part(np.concatenate(chosen), start_ps, end_ps)
+            numbers.append(number * block + np.flatnonzero((begin < end_ps) & (end > start_ps)))
+        yield records.part(np.concatenate(numbers), start_ps, end_ps)
 
 
 def _reach(records: LogColumns, reach_ps: int) -> tuple[Integers, Integers]:

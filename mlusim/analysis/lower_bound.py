@@ -129,8 +129,8 @@ def lower_bound_of(records: LogColumns, metrics: Metrics) -> LowerBound:
     losses = {name: np.zeros(board.cores, np.int64) for name in LOSSES}
     for name, lost_ps in _dram_losses(records, sum(compulsory.values())).items():
         losses[name] += _deduct(remaining, ["bandwidth_wait", "transfer"], lost_ps)
-    for name, rest in remaining.items():
-        losses[_GROUPS[name]] += rest
+    for name, remaining_ps in remaining.items():
+        losses[_GROUPS[name]] += remaining_ps
     table = np.stack([losses[name] for name in LOSSES], axis=1)
     totals = {name: int(total) for name, total in zip(LOSSES, table.sum(axis=0), strict=True)}
     return LowerBound(io_ps, compute_ps, bound_ps, totals, table)
@@ -217,10 +217,10 @@ def _mixed_ps(records: LogColumns, mixing_ps: int) -> int:
     low, high = records.start_of_run_ps, records.end_of_run_ps
     moves = records.is_copy & (records.bus_read_bytes + records.bus_write_bytes > 0)
     reads = moves & (records.bus_read_bytes > 0) & ~records.is_write
-    without = []
-    for chosen, more_ps in ((moves, 0), (reads, mixing_ps), (moves & records.is_write, mixing_ps)):
-        start = records.moving_ps[chosen]
-        extended = union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen] + more_ps))
-        without.append(gaps(extended, 1, low, high))
-    together = gaps(union(*without), 1, low, high)
-    return int((together[:, 2] - together[:, 1]).sum())
+    pauses = []
+    for selected, more_ps in ((moves, 0), (reads, mixing_ps), (moves & records.is_write, mixing_ps)):
+        start = records.moving_ps[selected]
+        extended = union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[selected] + more_ps))
+        pauses.append(gaps(extended, 1, low, high))
+    mixed = gaps(union(*pauses), 1, low, high)
+    return int((mixed[:, 2] - mixed[:, 1]).sum())

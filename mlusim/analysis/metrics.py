@@ -101,8 +101,10 @@ class Metrics:
     @property
     def headline(self) -> str:
         """Time and io_efficiency in one line."""
-        known = self.io_efficiency is not None
-        efficiency = f"io_efficiency {percent(self.io_efficiency)}" if known else "no bytes moved on the DRAM bus"
+        has_efficiency = self.io_efficiency is not None
+        efficiency = (
+            f"io_efficiency {percent(self.io_efficiency)}" if has_efficiency else "no bytes moved on the DRAM bus"
+        )
         return f"{format_us(self.time_ps)}, {efficiency}"
 
 
@@ -131,9 +133,9 @@ def measure(log: Log, board: Board, *, theory_ops: int | None = None) -> Metrics
     peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board, roles)
     peak_io = board.dram_bandwidth_bytes_per_s
     # A value above 1 means that the run is incomplete and has not even accessed its output.
-    moved = any(bus.values())
-    io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0) if moved else None
-    vendor_io_efficiency = _efficiency(tensor_bytes, time_ps, peak_io) if moved else None
+    uses_dram = any(bus.values())
+    io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0) if uses_dram else None
+    vendor_io_efficiency = _efficiency(tensor_bytes, time_ps, peak_io) if uses_dram else None
     compute_efficiency = None if theory_ops is None else _efficiency(theory_ops, time_ps, peak_ops)
     causes, busy = totals.causes_ps, totals.task_busy_ps
     return Metrics(

@@ -30,8 +30,8 @@ def result_html(result: Result) -> str:
     """Render a run for a notebook."""
     metrics, board = result.metrics, result.board
     facts = [("stopped", result.stopped)] if result.stopped else []
-    shown = [row for row in (*figures(result), *split_rows(result)) if row.label in _SHOWN]
-    facts += [(row.label, "; ".join(filter(None, (row.value, row.note)))) for row in shown]
+    rows = [row for row in (*figures(result), *split_rows(result)) if row.label in _SHOWN]
+    facts += [(row.label, "; ".join(filter(None, (row.value, row.note)))) for row in rows]
     outputs = result.outputs or ({} if result.output is None else {"output": result.output})
     for name, array in outputs.items():
         facts.append((name if len(outputs) > 1 else "output", f"{array.dtype} {list(array.shape)}"))
@@ -54,19 +54,22 @@ def report_html(report: Report) -> str:
 
 def table_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> str:
     """Render a table for a notebook, with a note below it."""
-    look = f"{_CELL};font-variant-numeric:tabular-nums"
+    style = f"{_CELL};font-variant-numeric:tabular-nums"
 
     def line(tag: str, texts: Iterable[str]) -> str:
         cells = (
-            f'<{tag} style="{look}{"" if len(text) > _MOST_UNBROKEN else ";white-space:nowrap"}">{escape(text)}</{tag}>'
+            f'<{tag} style="{style}{"" if len(text) > _MOST_UNBROKEN else ";white-space:nowrap"}">'
+            f"{escape(text)}</{tag}>"
             for text in texts
         )
         return f"<tr>{''.join(cells)}</tr>"
 
     lines = "".join(line("td", row) for row in rows)
-    below = f"<div>{escape(note)}</div>" if note else ""
+    note_html = f"<div>{escape(note)}</div>" if note else ""
     return _box(
-        title, f'<div style="overflow-x:auto"><table>{line("th", heads)}{lines}</table></div>{below}', "max-width:none"
+        title,
+        f'<div style="overflow-x:auto"><table>{line("th", heads)}{lines}</table></div>{note_html}',
+        "max-width:none",
     )
 
 

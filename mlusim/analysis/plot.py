@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.analysis.canvas import WIDTH, shortened, width_of
+from mlusim.analysis.canvas import WIDTH, shorten, width_of
 from mlusim.analysis.style import BLACK
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ _LINE = 1.5
 _STEPS, _WHOLE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0), (1.0, 2.0, 4.0, 5.0, 8.0, 10.0)
 
 
-def ticks(low: float, high: float, most: int = 9, *, whole: bool = False) -> tuple[list[float], list[str]]:
-    """Return at most about `most` round numbers from low to high, and their text, with equally many decimals.
+def ticks(low: float, high: float, max_ticks: int = 9, *, integers: bool = False) -> tuple[list[float], list[str]]:
+    """Return at most about `max_ticks` round numbers from low to high, and their text, with equally many decimals.
 
-    `whole`: integers only.
+    `integers`: integers only.
     """
     if not high > low:
         return [low], [f"{low:g}"]
-    step_at_least = (high - low) / most
+    step_at_least = (high - low) / max_ticks
     power = 10.0 ** math.floor(math.log10(step_at_least))
-    if whole:
+    if integers:
         power = max(power, 1.0)
-    steps = _WHOLE_STEPS if whole and power == 1 else _STEPS
+    steps = _WHOLE_STEPS if integers and power == 1 else _STEPS
     factor = next((factor for factor in steps if factor * power >= step_at_least * (1 - 1e-9)), 10.0)
     step = factor * power
     decimals = max(-math.floor(math.log10(step) + 1e-9) + (factor == 2.5), 0)
@@ -77,7 +77,7 @@ class Plot:
         self.canvas = canvas
         top = canvas.height if top is None else top
         if title:
-            title = shortened(title, right - left, title_size, bold=True)
+            title = shorten(title, right - left, title_size, bold=True)
             canvas.text(left, top + 9, title, title_size, "l", bold=True)
             top += 27
         self.left, self.right, self.top, self.bottom = left, right, top, top + height
@@ -106,18 +106,18 @@ class Plot:
             pixels, (float(self.at_x(left)), float(self.at_y(top)), float(self.at_x(right)), float(self.at_y(bottom)))
         )
 
-    def text(self, x: float, y: float, words: str, size: float, **look: Any) -> None:
-        """Write words at values; `look` as for `Canvas.text`."""
-        self.canvas.text(float(self.at_x(x)), float(self.at_y(y)), words, size, **look)
+    def text(self, x: float, y: float, text: str, size: float, **style: Any) -> None:
+        """Write words at values; `style` as for `Canvas.text`."""
+        self.canvas.text(float(self.at_x(x)), float(self.at_y(y)), text, size, **style)
 
     def x_grid(self) -> None:
         """Draw the vertical lines of the grid; what is drawn later covers them."""
         pixels = self.at_x(self._x_ticks()[0])
         self.canvas.rectangles(pixels - 0.75, self.top, pixels + 0.75, self.bottom, GRID)
 
-    def x_axis(self, label: str, *, whole: bool = False) -> None:
-        """Draw the horizontal axis, its numbers and its label; `whole`: integers only."""
-        numbers, names = self._x_ticks(whole=whole)
+    def x_axis(self, label: str, *, integers: bool = False) -> None:
+        """Draw the horizontal axis, its numbers and its label; `integers`: integers only."""
+        numbers, names = self._x_ticks(integers=integers)
         pixels = self.at_x(numbers)
         self._line(self.left, self.bottom, self.right, self.bottom)
         self.canvas.rectangles(pixels - _LINE / 2, self.bottom, pixels + _LINE / 2, self.bottom + 6, "#000000")
@@ -127,17 +127,17 @@ class Plot:
             self.canvas.text((self.left + self.right) / 2, self.bottom + 46, label)
         self.canvas.height = max(self.canvas.height, self.bottom + (62 if label else 42))
 
-    def _x_ticks(self, *, whole: bool = False) -> tuple[list[float], list[str]]:
-        return ticks(*self.x, most=8 if whole else 9, whole=whole)
+    def _x_ticks(self, *, integers: bool = False) -> tuple[list[float], list[str]]:
+        return ticks(*self.x, max_ticks=8 if integers else 9, integers=integers)
 
     def y_grid(self) -> None:
         """Draw the horizontal lines of the grid; what is drawn later covers them."""
         pixels = self.at_y(self.y_ticks(self.y)[0])
         self.canvas.rectangles(self.left, pixels - 0.75, self.right, pixels + 0.75, GRID)
 
-    def y_axis(self, label: str, *, whole: bool = False, numbered: bool = True) -> None:
+    def y_axis(self, label: str, *, integers: bool = False, numbered: bool = True) -> None:
         """Draw the vertical axis with its label and, if it is to be `numbered`, its numbers."""
-        numbers, names = self.y_ticks(self.y, whole=whole)
+        numbers, names = self.y_ticks(self.y, integers=integers)
         pixels = self.at_y(numbers)
         self._line(self.left, self.top, self.left, self.bottom)
         self.canvas.rectangles(self.left - 6, pixels - _LINE / 2, self.left, pixels + _LINE / 2, "#000000")
@@ -149,9 +149,9 @@ class Plot:
             self.canvas.text(x, (self.top + self.bottom) / 2, label, upward=True)
 
     @staticmethod
-    def y_ticks(y: tuple[float, float], *, whole: bool = False) -> tuple[list[float], list[str]]:
+    def y_ticks(y: tuple[float, float], *, integers: bool = False) -> tuple[list[float], list[str]]:
         """Return the numbers on a vertical axis, and their text."""
-        return ticks(min(y), max(y), 8, whole=whole)
+        return ticks(min(y), max(y), 8, integers=integers)
 
     def y_names(self, y: Sequence[float], names: Sequence[str], size: float) -> None:
         """Draw the vertical axis with names at values."""
@@ -159,7 +159,7 @@ class Plot:
         for pixel, name in zip(self.at_y(y).tolist(), names, strict=True):
             self.canvas.text(self.left - 7, pixel, name, size, "r")
 
-    def across(self, y: float, width: float, colour: str, *, dashes: bool = False) -> None:
+    def horizontal_line(self, y: float, width: float, colour: str, *, dashes: bool = False) -> None:
         """Draw a horizontal line at a value."""
         self.canvas.line(self.left, float(self.at_y(y)), self.right, colour, width, dashes=dashes)
 
@@ -174,7 +174,7 @@ class Plot:
             BLACK,
         )
 
-    def close(self) -> None:
+    def close_frame(self) -> None:
         """Draw the upper and the right border, which are absent by default."""
         self._line(self.left, self.top, self.right, self.top)
         self._line(self.right, self.top, self.right, self.bottom)

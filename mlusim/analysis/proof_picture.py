@@ -30,7 +30,7 @@ def draw_proof(maps: Sequence[ProofMap], about: str) -> Figure:
         return figure
     figure = new_figure(0.8 + 3.2 * len(maps), _TITLE, about)
     for axes, proof_map in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
-        never, rewritten = float((proof_map.writer == -1).mean()), float((proof_map.writer < -1).mean())
+        unwritten_share, rewritten_share = float((proof_map.writer == -1).mean()), float((proof_map.writer < -1).mean())
         tasks = np.unique(proof_map.writer[proof_map.writer >= 0])
         colours = colormaps["viridis"].with_extremes(under=_NEVER, bad=BLACK)
         image = axes.imshow(
@@ -42,8 +42,8 @@ def draw_proof(maps: Sequence[ProofMap], about: str) -> Figure:
             extent=(0, proof_map.extents[1], proof_map.extents[0], 0),
         )
         faults = [
-            f"{percent(share)} {what}"
-            for share, what in ((never, "never (red)"), (rewritten, "twice (black)"))
+            f"{percent(share)} {description}"
+            for share, description in ((unwritten_share, "never (red)"), (rewritten_share, "twice (black)"))
             if share
         ]
         verdict = " and ".join(faults) or "every element once"

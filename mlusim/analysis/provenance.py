@@ -52,8 +52,8 @@ def board_record(board: Board) -> dict[str, Any]:
     if base is not None:
         edited = board.differing(base)
         return {**values, "edited_from": base.name if edited else None, "edited": edited}
-    marked = {name for name, source in board.sources.items() if source.startswith(_EDITED)} - {"name"}
+    edited_fields = {name for name, source in board.sources.items() if source.startswith(_EDITED)} - {"name"}
     # A preset that provides all values not set by the user; if several do, the nearest.
-    bases = [preset for preset in presets() if marked.issuperset(board.differing(preset))]
+    bases = [preset for preset in presets() if edited_fields.issuperset(board.differing(preset))]
     base = min(bases, key=lambda preset: len(board.differing(preset)), default=None)
-    return {**values, "edited_from": None if base is None else base.name, "edited": sorted(marked)}
+    return {**values, "edited_from": None if base is None else base.name, "edited": sorted(edited_fields)}

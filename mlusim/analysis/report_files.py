@@ -52,8 +52,8 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
     plotly_bundle()
     # All files are renamed to their final names together, when the last one is complete.
     with directory_for(target), ExitStack() as files:
-        written = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
-    return [target / name for name in written]
+        names = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
+    return [target / name for name in names]
 
 
 def draw(result: Result) -> dict[str, Canvas]:

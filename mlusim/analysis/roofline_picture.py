@@ -62,14 +62,14 @@ def _name(decade: int) -> str:
 def _draw_axes(plot: Plot, roof: Roofline) -> None:
     canvas, (x_low, x_high), (y_high, y_low) = plot.canvas, plot.x, plot.y
     for decade in range(int(x_low), int(x_high) + 1):
-        at = float(plot.at_x(decade))
-        canvas.rectangles(at - 0.75, plot.top, at + 0.75, plot.bottom, GRID)
+        position = float(plot.at_x(decade))
+        canvas.rectangles(position - 0.75, plot.top, position + 0.75, plot.bottom, GRID)
         name = _name(decade)
-        canvas.text(min(at, WIDTH - width_of(name, 10) / 2 - 2), plot.bottom + 20, name)
+        canvas.text(min(position, WIDTH - width_of(name, 10) / 2 - 2), plot.bottom + 20, name)
     for decade in range(int(y_low), int(y_high) + 1):
-        at = float(plot.at_y(decade))
-        canvas.rectangles(plot.left, at - 0.75, plot.right, at + 0.75, GRID)
-        canvas.text(plot.left - 12, at, _name(decade), anchor="r")
+        position = float(plot.at_y(decade))
+        canvas.rectangles(plot.left, position - 0.75, plot.right, position + 0.75, GRID)
+        canvas.text(plot.left - 12, position, _name(decade), anchor="r")
     canvas.text((plot.left + plot.right) / 2, plot.bottom + 46, roof.x_label)
     canvas.text(16, (plot.top + plot.bottom) / 2, roof.y_label, upward=True)
     canvas.height = plot.bottom + 62
@@ -77,10 +77,10 @@ def _draw_axes(plot: Plot, roof: Roofline) -> None:
 
 def _draw_line(plot: Plot, x: list[float], y: list[float], colour: str, *, dashes: bool) -> None:
     """Draw a line between points, straight on logarithmic axes."""
-    across, up = plot.at_x(np.log10(x)), plot.at_y(np.log10(y))
-    edges = np.arange(across[0], across[-1] + _SLICE_PX, _SLICE_PX)
-    heights = np.interp(edges, across, up)
+    x_px, y_px = plot.at_x(np.log10(x)), plot.at_y(np.log10(y))
+    edges = np.arange(x_px[0], x_px[-1] + _SLICE_PX, _SLICE_PX)
+    heights = np.interp(edges, x_px, y_px)
     top, bottom = np.minimum(heights[:-1], heights[1:]), np.maximum(heights[:-1], heights[1:])
-    shown = np.arange(len(top)) % (_DASH + _GAP) < _DASH if dashes else np.ones(len(top), bool)
-    left, half = edges[:-1][shown], _LINE_PX / 2
-    plot.canvas.rectangles(left, top[shown] - half, left + _SLICE_PX, bottom[shown] + half, colour)
+    is_drawn = np.arange(len(top)) % (_DASH + _GAP) < _DASH if dashes else np.ones(len(top), bool)
+    left_px, half = edges[:-1][is_drawn], _LINE_PX / 2
+    plot.canvas.rectangles(left_px, top[is_drawn] - half, left_px + _SLICE_PX, bottom[is_drawn] + half, colour)

@@ -65,7 +65,7 @@ def kind_of(records: LogColumns, metrics: Metrics) -> str:
         copies += int(part.is_copy.sum())
     vector = {records.log.ops[code] for code in codes} - _MOVES
     others = [records.log.ops.index(name) for name in vector if name.startswith(_OTHER_FUNCTIONS)]
-    moved = max(sum(metrics.bus_bytes.values()), 1)
+    bus_bytes = max(sum(metrics.bus_bytes.values()), 1)
     atomics = sum(count for name, count in metrics.operations.items() if name in ATOMIC_NAMES)
     route = _main_route(records)
     # The first kind that applies counts.
@@ -74,18 +74,18 @@ def kind_of(records: LogColumns, metrics: Metrics) -> str:
         "access by index": bool(_BY_INDEX.intersection(metrics.operations)),
         "atomics": atomics > _LITTLE * copies,
         "scalar loop": share["scalar"] > _MOST,
-        "launch": share["launch"] > _MOST and moved < _SMALL_RUN_BYTES,
+        "launch": share["launch"] > _MOST and bus_bytes < _SMALL_RUN_BYTES,
         route: bool(route) and not (vector and route == "copy on chip"),
-        "row loads": bool(vector) and moved < _SMALL_COPY_BYTES * copies and share["dma_latency"] > _LITTLE,
+        "row loads": bool(vector) and bus_bytes < _SMALL_COPY_BYTES * copies and share["dma_latency"] > _LITTLE,
         "function other than a logarithm": bool(others) and _time_of(records, others) > _LITTLE * total,
         "function": any(name.startswith(_LOGARITHM) for name in vector),
         "transpose": _strided_part(records) > _SOME,
-        "reduction": bool(vector) and metrics.bus_bytes["read"] > _ALMOST_ALL * moved,
+        "reduction": bool(vector) and metrics.bus_bytes["read"] > _ALMOST_ALL * bus_bytes,
         "arithmetic": bool(vector),
-        "fill": metrics.bus_bytes["write"] > _ALMOST_ALL * moved,
-        "reading": metrics.bus_bytes["read"] > _ALMOST_ALL * moved,
+        "fill": metrics.bus_bytes["write"] > _ALMOST_ALL * bus_bytes,
+        "reading": metrics.bus_bytes["read"] > _ALMOST_ALL * bus_bytes,
     }
-    return next((kind for kind, holds in kinds.items() if holds), "copy")
+    return next((kind for kind, is_kind in kinds.items() if is_kind), "copy")
 
 
 def _tensor_kind(records: LogColumns, operations: frozenset[str]) -> str:
@@ -100,8 +100,8 @@ def _tensor_kind(records: LogColumns, operations: frozenset[str]) -> str:
 
 def _time_of(records: LogColumns, operations: list[int]) -> int:
     """Return the time of all cores in some operations."""
-    chosen = ((part, np.isin(part.op, operations)) for part in pieces(records))
-    return sum(int((part.end_ps - part.start_ps)[rows].sum()) for part, rows in chosen)
+    selected = ((part, np.isin(part.op, operations)) for part in pieces(records))
+    return sum(int((part.end_ps - part.start_ps)[rows].sum()) for part, rows in selected)
 
 
 def _main_route(records: LogColumns) -> str:
@@ -109,24 +109,24 @@ def _main_route(records: LogColumns) -> str:
 
     Copies on chip accompany others, so they count only if there are hardly any others.
     """
-    moved: dict[str, int] = {}
+    bytes_by_route: dict[str, int] = {}
     for part in pieces(records):
         for code in np.unique(part.direction[part.is_copy]).tolist():
-            chosen = part.is_copy & (part.direction == code)
+            selected = part.is_copy & (part.direction == code)
             route = _ROUTES.get(code, "")
-            moved[route] = moved.get(route, 0) + int(part.bytes_requested[chosen].sum())
-    on_chip = moved.pop("copy on chip", 0)
-    off_chip = sum(moved.values())
+            bytes_by_route[route] = bytes_by_route.get(route, 0) + int(part.bytes_requested[selected].sum())
+    on_chip = bytes_by_route.pop("copy on chip", 0)
+    off_chip = sum(bytes_by_route.values())
     if off_chip <= _LITTLE * on_chip:
         return "copy on chip" if on_chip else ""
-    return next((route for route, nbytes in moved.items() if route and nbytes > _SOME * off_chip), "")
+    return next((route for route, nbytes in bytes_by_route.items() if route and nbytes > _SOME * off_chip), "")
 
 
 def _strided_part(records: LogColumns) -> float:
     """Return the fraction of bus bytes moved by strided copies."""
     total = strided = 0
     for part in pieces(records):
-        moved = part.bus_read_bytes + part.bus_write_bytes
-        total += int(moved.sum())
-        strided += int(moved[part.strided].sum())
+        bus_bytes = part.bus_read_bytes + part.bus_write_bytes
+        total += int(bus_bytes.sum())
+        strided += int(bus_bytes[part.strided].sum())
     return strided / total if total else 0.0

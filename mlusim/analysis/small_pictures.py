@@ -25,11 +25,11 @@ def bandwidth_areas(records: LogColumns, width: float) -> Iterator[str]:
     """Yield the areas of writes stacked on reads, the larger area first."""
     series = bandwidth_of(records, _BINS)
     edges_ps = series.edges_ps
-    at = (edges_ps - edges_ps[0]) / (edges_ps[-1] - edges_ps[0]) * width
+    x_edges = (edges_ps - edges_ps[0]) / (edges_ps[-1] - edges_ps[0]) * width
     for rates, colour in ((series.read + series.write, WRITE), (series.read, READ)):
         heights = CURVE_PX * (1 - np.minimum(rates / series.peak, 1))
-        points = "".join(f"H{x:.1f}V{y:.1f}" for x, y in zip(at[:-1], heights, strict=True))
-        yield f'<path d="M0 {CURVE_PX}{points}H{at[-1]:.1f}V{CURVE_PX}Z" fill="{colour}"/>'
+        points = "".join(f"H{x:.1f}V{y:.1f}" for x, y in zip(x_edges[:-1], heights, strict=True))
+        yield f'<path d="M0 {CURVE_PX}{points}H{x_edges[-1]:.1f}V{CURVE_PX}Z" fill="{colour}"/>'
 
 
 def share_bar(metrics: Metrics, longest_ps: int, width: int = 160, height: int = 12) -> str:
@@ -38,10 +38,10 @@ def share_bar(metrics: Metrics, longest_ps: int, width: int = 160, height: int =
         return ""
     shares = (f"{CAUSES[name]} {percent(share)}" for name, share in _shares(metrics))
     label = escape(f"where the time went: {', '.join(shares)}")
-    pieces = "".join(cause_rectangles(metrics, width * metrics.time_ps / longest_ps, height))
+    rectangles = "".join(cause_rectangles(metrics, width * metrics.time_ps / longest_ps, height))
     return (
         f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-        f"{pieces}</svg>"
+        f"{rectangles}</svg>"
     )
 
 
@@ -53,10 +53,10 @@ def cause_rectangles(metrics: Metrics, width: float, height: int) -> Iterator[st
     """Yield a rectangle for each cause of a run's time, side by side."""
     x = 0.0
     for name, share in _shares(metrics):
-        words = escape(f"{CAUSES[name]} {percent(share)}")
+        tooltip = escape(f"{CAUSES[name]} {percent(share)}")
         yield (
             f'<rect x="{x:.1f}" y="0" width="{width * share:.1f}" height="{height}" fill="{CAUSE_COLOURS[name]}">'
-            f"<title>{words}</title></rect>"
+            f"<title>{tooltip}</title></rect>"
         )
         x += width * share
 

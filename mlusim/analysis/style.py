@@ -66,10 +66,10 @@ def core_colours(cores: int, per_cluster: int) -> list[str]:
     clusters = max(-(-cores // max(per_cluster, 1)), 1)
     colours = []
     for core in range(cores):
-        cluster, inside = divmod(core, per_cluster)
+        cluster, core_in_cluster = divmod(core, per_cluster)
         # Successive clusters are far apart on the colour wheel.
         hue = (cluster * 0.381966 + 0.58) % 1 if clusters > 1 else 0.58
-        light = 0.36 + 0.4 * inside / max(per_cluster - 1, 1)
+        light = 0.36 + 0.4 * core_in_cluster / max(per_cluster - 1, 1)
         red, green, blue = hls_to_rgb(hue, light, 0.62)
         colours.append(f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}")
     return colours
@@ -117,11 +117,11 @@ def new_figure(height_in: float, title: str, *lines: str) -> Figure:
     """Create a figure of the common width, with a title and lines below it; the layout keeps axes clear of them."""
     from matplotlib.figure import Figure
 
-    from mlusim.analysis.canvas import shortened
+    from mlusim.analysis.canvas import shorten
 
-    room = 0.98 * WIDTH_IN * _DPI
-    title = shortened(title, room, 14, bold=True)
-    lines = tuple(shortened(line, room, 10) for line in lines if line)
+    width_px = 0.98 * WIDTH_IN * _DPI
+    title = shorten(title, width_px, 14, bold=True)
+    lines = tuple(shorten(line, width_px, 10) for line in lines if line)
     height_in += _LINE_IN * len(lines)
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     # The layout reserves room for the title with empty lines; the text lines are placed there.
@@ -137,12 +137,12 @@ def legend_below(figure: Figure, handles: list[Any], columns: int = 8) -> None:
     figure.legend(handles=handles, loc="outside lower left", ncols=min(columns, len(handles)), fontsize=9)
 
 
-def save(figure: Figure, path: Path, where: str = "") -> None:
+def save(figure: Figure, path: Path, file_name: str = "") -> None:
     """Write a figure as PNG or SVG, by the path's suffix, atomically and reproducibly.
 
-    Raises `InputError` if that fails; `where` names the file there, by default its path.
+    Raises `InputError` if that fails; `file_name` names the file there, by default its path.
     """
-    with writing(where or path), atomic_write(path) as stream:
+    with writing(file_name or path), atomic_write(path) as stream:
         save_to(figure, stream, path.suffix.lower())
 
 

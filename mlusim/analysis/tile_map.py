@@ -59,7 +59,7 @@ def _draw_maps(
 ) -> None:
     """Draw two maps side by side: the core that writes, and its iteration; the last ones have a label on the x axis."""
     origin, core, iteration = panel
-    names = ticks(0, grid.row_extent, 8, whole=True)[1]
+    names = ticks(0, grid.row_extent, 8, integers=True)[1]
     cores = max(int(core.max()), 0) + 1
     core_shades = np.array([rgb(colour) for colour in core_colours(max(board.cores, cores), board.cores_per_cluster)])
     middle, top = WIDTH / 2 + 10, canvas.height
@@ -73,8 +73,8 @@ def _draw_maps(
         x, y = (0, grid.column_extent), (0, grid.row_extent)
         plot = Plot(canvas, left, _PANEL_PX, x=x, y=y, right=end, title=title, top=top)
         _panel(plot, values, colours)
-        plot.y_axis(axis_label(grid, 0, grid.split) if not column else "", whole=True, numbered=not column)
-        plot.x_axis(axis_label(grid, grid.split, len(grid.shape) - grid.inner) if last else "", whole=True)
+        plot.y_axis(axis_label(grid, 0, grid.split) if not column else "", integers=True, numbered=not column)
+        plot.x_axis(axis_label(grid, grid.split, len(grid.shape) - grid.inner) if last else "", integers=True)
         if numbered:
             _name_tiles(plot, grid, core * (int(iteration.max()) + 1) + iteration, values, colours)
 
@@ -90,7 +90,7 @@ def _panel(plot: Plot, values: Integers, colours: Integers) -> None:
     """Draw one map with its colour bar; unwritten parts stay white."""
     table = np.concatenate([colours, [_UNWRITTEN]]).astype(np.uint8)
     plot.image(table[np.where(values < 0, len(colours), values)], *plot.x, *plot.y)
-    plot.close()
+    plot.close_frame()
     left = plot.right + _GAP_PX
     bar = Plot(
         plot.canvas,
@@ -102,7 +102,7 @@ def _panel(plot: Plot, values: Integers, colours: Integers) -> None:
         top=plot.top,
     )
     bar.image(table[-2::-1, None], *bar.x, *bar.y)
-    for value, name in zip(*ticks(0, len(colours) - 1, 8, whole=True), strict=True):
+    for value, name in zip(*ticks(0, len(colours) - 1, 8, integers=True), strict=True):
         plot.canvas.text(bar.right + 7, float(bar.at_y(value)), name, anchor="l")
 
 

@@ -116,9 +116,9 @@ def test_numbers_on_axes_are_those_of_matplotlib(seed):
 
 
 def test_whole_numbers_are_counted_in_whole_steps():
-    assert ticks(0, 3, 8, whole=True) == ([0, 1, 2, 3], ["0", "1", "2", "3"])
-    assert ticks(0, 31, 8, whole=True)[1] == ["0", "4", "8", "12", "16", "20", "24", "28"]
-    assert ticks(0, 0, 8, whole=True) == ([0], ["0"])
+    assert ticks(0, 3, 8, integers=True) == ([0, 1, 2, 3], ["0", "1", "2", "3"])
+    assert ticks(0, 31, 8, integers=True)[1] == ["0", "4", "8", "12", "16", "20", "24", "28"]
+    assert ticks(0, 0, 8, integers=True) == ([0], ["0"])
 
 
 def test_values_beyond_a_plot_are_drawn_at_its_border():
@@ -135,7 +135,7 @@ def test_cividis_is_matplotlibs():
 
 
 def ends(text: Text):
-    wide = width_of(text.words, text.size, bold=text.bold)
+    wide = width_of(text.string, text.size, bold=text.bold)
     if text.upward:
         return text.x - text.size, text.x + text.size, text.y - wide / 2, text.y + wide / 2
     left = text.x - {"l": 0, "m": wide / 2, "r": wide}[text.anchor]
@@ -147,7 +147,7 @@ def ends(text: Text):
 def test_no_words_leave_the_picture_or_cover_each_other(board, shape):
     result = mlusim.ops.flip(np.ones(shape, np.float32), axis=0, device=board)
     for name, canvas in draw(result).items():
-        boxes = [(ends(text), text.words) for text in canvas.texts]
+        boxes = [(ends(text), text.string) for text in canvas.texts]
         for (left, right, top, bottom), words in boxes:
             assert left >= 0, (name, words)
             assert right <= WIDTH, (name, words)

@@ -193,22 +193,22 @@ def test_ldram_has_a_row_of_its_own():
 def test_source_line_figures_sum_to_those_of_the_log(staged_result):
     blocks = source_blocks(records_of(staged_result), staged_result.lines, staged_result.sources)
     (block,) = blocks
-    assert (block.function, block.file, block.known) == ("staged", "conftest.py", True)
+    assert (block.function, block.file, block.has_source) == ("staged", "conftest.py", True)
     texts = [line.text for line in block.lines]
     assert texts[0] == "async def staged(core, source, out):"
     by_text = {line.text.strip(): line for line in block.lines}
     add = by_text["core.add(computed, loaded, loaded)"]
-    assert add.times == 2 * 64
-    assert add.spent_ps[list(CAUSES).index("vector")] > 0
+    assert add.figures.operations == 2 * 64
+    assert add.figures.spent_ps[list(CAUSES).index("vector")] > 0
     load = by_text["await core.memcpy(stage, source[first : first + core.core_dim])"]
-    assert (load.requested_bytes, load.bus_bytes) == (2 * 64 * 2048, 2 * 64 * 2048)
+    assert (load.figures.requested_bytes, load.figures.bus_bytes) == (2 * 64 * 2048, 2 * 64 * 2048)
     spent = sum(int(line.spent_ps.sum()) for line in staged_result.lines if line.line)
     assert block.spent_ps == spent
 
 
 def test_lines_are_listed_without_their_source(staged_result):
     (block,) = source_blocks(records_of(staged_result), staged_result.lines, {})
-    assert not block.known
+    assert not block.has_source
     assert [line.number for line in block.lines] == sorted({line for _, line, _ in staged_result.log.lines})
 
 

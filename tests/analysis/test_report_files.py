@@ -28,7 +28,7 @@ FILES = [f"{name}{suffix}" for name in PICTURES for suffix in (".png", ".svg")]
 
 
 def texts(canvas):
-    return [text.words for text in canvas.texts]
+    return [text.string for text in canvas.texts]
 
 
 def test_a_report_is_complete_and_the_same_each_time(make_result, tmp_path):
@@ -71,9 +71,9 @@ def test_a_roofline_has_the_run_where_its_rates_are(operations):
     def value(words):
         return float(words.rstrip("kMG")) * units.get(words[-1], 1)
 
-    ticks = [text for text in canvas.texts if re.fullmatch(r"[\d.]+(e-\d+)?[kMG]?", text.words)]
-    right_of = [(value(text.words), text.y) for text in ticks if text.anchor == "r"]
-    below = [(value(text.words), text.x) for text in ticks if text.anchor == "m"][:-1]  # the last one may be moved
+    ticks = [text for text in canvas.texts if re.fullmatch(r"[\d.]+(e-\d+)?[kMG]?", text.string)]
+    right_of = [(value(text.string), text.y) for text in ticks if text.anchor == "r"]
+    below = [(value(text.string), text.x) for text in ticks if text.anchor == "m"][:-1]  # the last one may be moved
     squares = [shape.boxes[0] for shape in canvas.shapes if len(shape.boxes) == 1]
     squares = [box for box in squares if 15 < box[2] - box[0] < 19 and abs(box[2] - box[0] - box[3] + box[1]) < 0.1]
     centre = (squares[0][0] + squares[0][2]) / 2, (squares[0][1] + squares[0][3]) / 2
@@ -240,8 +240,8 @@ def test_long_names_leave_room_for_the_board():
     result = mlusim.run(kernel, x, mlusim.Output.like(x))
     for canvas in draw(result).values():
         title = canvas.texts[0]
-        assert re.fullmatch("[A-Z].*: (name_)+n?a?m?….*_ on mlu370-x4", title.words), title.words
-        assert 0.9 * WIDTH < title.x + width_of(title.words, title.size, bold=True) <= WIDTH
+        assert re.fullmatch("[A-Z].*: (name_)+n?a?m?….*_ on mlu370-x4", title.string), title.string
+        assert 0.9 * WIDTH < title.x + width_of(title.string, title.size, bold=True) <= WIDTH
 
 
 def test_figures_of_matplotlib_have_short_titles_too():
@@ -257,5 +257,5 @@ def test_two_timelines_have_a_common_time_axis():
     x = np.ones(8, np.float32)
     runs = [mlusim.run(kernel, x, mlusim.Output.like(x), busy, device="mlu590-h8") for busy in ((0,), (47,))]
     canvas = draw_two_timelines([(LogColumns(run.log, run.board), "A") for run in runs])
-    zeros = [text.x for text in canvas.texts if text.words in {"0", "0.0"}]
+    zeros = [text.x for text in canvas.texts if text.string in {"0", "0.0"}]
     assert zeros == [zeros[0]] * 2

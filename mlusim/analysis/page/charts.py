@@ -45,7 +45,7 @@ _LITTLE = 0.3
 _LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"}
 
 
-def short(values: Any, digits: int = 6) -> list[float]:
+def limit_digits(values: Any, digits: int = 6) -> list[float]:
     """Return numbers as JSON with a limited number of digits."""
     return [float(f"{value:.{digits}g}") for value in np.asarray(values, float).tolist()]
 
@@ -84,37 +84,37 @@ def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figur
     return {"data": traces, "layout": common | layout}
 
 
-def _line(name: str, x: list[float], y: list[float], look: dict[str, Any], hover: str = "") -> dict[str, Any]:
+def _line(name: str, x: list[float], y: list[float], style: dict[str, Any], hover: str = "") -> dict[str, Any]:
     """Return a trace of a line, with the text shown on hovering; by default it has none."""
     text_of_point = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
-    return {"type": "scatter", "name": name, "x": x, "y": y, "mode": "lines", "line": look} | text_of_point
+    return {"type": "scatter", "name": name, "x": x, "y": y, "mode": "lines", "line": style} | text_of_point
 
 
 def _area(name: str, x: list[float], y: list[float], colour: str, stack: str, hover: str) -> dict[str, Any]:
     """Return a trace of an area with steps, stacked on those before it."""
-    look = {"shape": "hv", "width": 0.5, "color": colour}
-    return _line(name, x, y, look, hover) | {"stackgroup": stack, "fillcolor": colour}
+    style = {"shape": "hv", "width": 0.5, "color": colour}
+    return _line(name, x, y, style, hover) | {"stackgroup": stack, "fillcolor": colour}
 
 
 def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
     """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the bound."""
     series = bandwidth_of(records, _BINS)
     unit, scale = time_unit(records.time_ps)
-    at = short((series.edges_ps - series.edges_ps[0]) / scale)
-    ends = [at[0], at[-1]]
+    times = limit_digits((series.edges_ps - series.edges_ps[0]) / scale)
+    ends = [times[0], times[-1]]
     traces = []
     for name, rates, colour in (("read", series.read, READ), ("write", series.write, WRITE)):
-        heights = short(rates, 5)
-        traces.append(_area(name, at, [*heights, heights[-1]], colour, "bus", f"{name} %{{y:.1f}} GB/s"))
+        heights = limit_digits(rates, 5)
+        traces.append(_area(name, times, [*heights, heights[-1]], colour, "bus", f"{name} %{{y:.1f}} GB/s"))
     for name, rate, dash in (("peak of the board", series.peak, "solid"), ("mean of the run", series.mean, "dash")):
-        look = {"color": BLACK, "width": 1.5, "dash": dash}
-        traces.append(_line(f"{name}, {rate:.1f} GB/s", ends, short([rate, rate]), look))
-    stop = min(bound.io_ps / scale, at[-1])
+        style = {"color": BLACK, "width": 1.5, "dash": dash}
+        traces.append(_line(f"{name}, {rate:.1f} GB/s", ends, limit_digits([rate, rate]), style))
+    stop = min(bound.io_ps / scale, times[-1])
     traces.append(
         _line(
             "lower bound: the compulsory bytes at the peak",
-            short([0, 0, stop, stop]),
-            short([0, series.peak, series.peak, 0]),
+            limit_digits([0, 0, stop, stop]),
+            limit_digits([0, series.peak, series.peak, 0]),
             {"color": BOUND, "width": 2, "dash": "dot"},
         )
     )
@@ -122,7 +122,7 @@ def bandwidth(records: LogColumns, bound: LowerBound) -> Figure:
     return figure(
         traces,
         360,
-        xaxis=_time_axis(unit, at[-1]),
+        xaxis=_time_axis(unit, times[-1]),
         yaxis=axis("on the DRAM bus [GB/s]", range=[0, float(f"{top:.6g}")], gridcolor="#E5E5E5"),
         **_HOVER_AT_A_TIME,
     )
@@ -132,28 +132,28 @@ def losses(bound: LowerBound, cores: int) -> Figure:
     """The time above the lower bound by cause, per core on average, with the bound itself on top."""
     losses = sorted(((total, name) for name, total in bound.losses_ps.items() if total), reverse=True)
     names = ["lower bound", *(LOSSES[name] for _, name in losses)]
-    times = [bound.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in losses)]
-    total = sum(times) or 1.0
-    shown = [f"{time:.2f} us ({percent(time / total)})" for time in times]
+    times_us = [bound.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in losses)]
+    total = sum(times_us) or 1.0
+    time_texts = [f"{time:.2f} us ({percent(time / total)})" for time in times_us]
     bars = {
         "type": "bar",
         "orientation": "h",
         "y": names,
-        "x": short(times),
+        "x": limit_digits(times_us),
         "marker": {
             "color": [BOUND, *(LOSS_COLOURS[name] for _, name in losses)],
             "line": {"color": INK, "width": 0.5},
         },
-        "hovertext": shown,
+        "hovertext": time_texts,
         "hovertemplate": "%{y}: %{hovertext}<extra></extra>",
     }
     # The figures are below the names: beside the bars, a narrow window has no room for both.
-    words = ["<br>".join([*wrap(name, 24), text]) for name, text in zip(names, shown, strict=True)]
-    labels = {"tickmode": "array", "tickvals": names, "ticktext": words}
+    tick_texts = ["<br>".join([*wrap(name, 24), text]) for name, text in zip(names, time_texts, strict=True)]
+    labels = {"tickmode": "array", "tickvals": names, "ticktext": tick_texts}
     return figure(
         [bars],
         _AXIS_PX + _ROW_PX * len(names),
-        xaxis=axis("time per core [us]", range=[0, float(f"{1.05 * max(times):.6g}")], gridcolor="#E5E5E5"),
+        xaxis=axis("time per core [us]", range=[0, float(f"{1.05 * max(times_us):.6g}")], gridcolor="#E5E5E5"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6, **labels),
         showlegend=False,
     )
@@ -169,7 +169,7 @@ def per_core(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Figure
             "type": "bar",
             "name": CAUSES[cause],
             "x": list(range(cores)),
-            "y": short(spent[:, index]),
+            "y": limit_digits(spent[:, index]),
             "customdata": names,
             "marker": {"color": CAUSE_COLOURS[cause]},
             "hovertemplate": f"%{{customdata}}<br>{CAUSES[cause]}: %{{y:.2f}} us<extra></extra>",
@@ -177,8 +177,8 @@ def per_core(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Figure
         for index, cause in enumerate(CAUSES)
         if spent[:, index].any()
     ]
-    at = bound.time_ps / PS_PER_US
-    line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": at, "y1": at}
+    bound_us = bound.time_ps / PS_PER_US
+    line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": bound_us, "y1": bound_us}
     return figure(
         traces,
         340,
@@ -192,8 +192,8 @@ def per_core(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Figure
             line | {"line": {"color": BOUND, "width": 2, "dash": "dot"}},
         ],
         annotations=[
-            {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "showarrow": False}
-            | {"text": f"lower bound, {at:.2f} us", "bgcolor": "rgba(255,255,255,0.8)"}
+            {"xref": "paper", "x": 1, "xanchor": "right", "y": bound_us, "yanchor": "bottom", "showarrow": False}
+            | {"text": f"lower bound, {bound_us:.2f} us", "bgcolor": "rgba(255,255,255,0.8)"}
         ],
     )
 
@@ -201,16 +201,16 @@ def per_core(records: LogColumns, metrics: Metrics, bound: LowerBound) -> Figure
 def occupancy(memory: Occupancy, time_ps: int) -> Figure:
     """Allocated bytes of one memory over time, by buffer."""
     unit, scale = time_unit(time_ps)
-    at = short(memory.at_ps / scale)
+    times = limit_digits(memory.at_ps / scale)
     traces = [
-        _area(text(name), at, nbytes.tolist(), colour, "buffers", f"{text(name)}: %{{y:,}} B")
+        _area(text(name), times, nbytes.tolist(), colour, "buffers", f"{text(name)}: %{{y:,}} B")
         for name, nbytes, colour in zip(memory.names, memory.nbytes, BUFFER_COLOURS, strict=False)
     ]
-    end = max(at[-1], float(f"{time_ps / scale:.6g}"))
+    end = max(times[-1], float(f"{time_ps / scale:.6g}"))
     # Small peaks would be invisible on the scale of all usable bytes.
     top = memory.usable_bytes if memory.peak_bytes > _LITTLE * memory.usable_bytes else memory.peak_bytes
-    beyond = "" if top == memory.usable_bytes else ", beyond the axis"
-    usable = f"usable, {group_digits(memory.usable_bytes)} B{beyond}"
+    axis_note = "" if top == memory.usable_bytes else ", beyond the axis"
+    usable = f"usable, {group_digits(memory.usable_bytes)} B{axis_note}"
     traces.append(_line(usable, [0, end], [memory.usable_bytes] * 2, {"color": BLACK, "width": 1.5}))
     return figure(
         traces,
@@ -228,11 +228,21 @@ def roofline(chart: Roofline) -> Figure:
     for roof in chart.roofs:
         # At small sizes the total time is the fixed time: a dashed line leaves the line beneath it visible.
         dash = next(bars) if roof.is_bar else "dash" if roof.colour == ROOF else "solid"
-        look = {"color": roof.colour, "width": 1.5 if roof.is_bar else 2, "dash": dash}
-        traces.append(_line(roof.name, short(roof.x), short(roof.y), look, f"{roof.name}: %{{y:.4g}} {chart.y_label}"))
+        style = {"color": roof.colour, "width": 1.5 if roof.is_bar else 2, "dash": dash}
+        traces.append(
+            _line(
+                roof.name, limit_digits(roof.x), limit_digits(roof.y), style, f"{roof.name}: %{{y:.4g}} {chart.y_label}"
+            )
+        )
     for point, symbol, colour in zip(chart.points, ("circle", "diamond-open"), (BOUND, BUS), strict=False):
         traces.append(
-            {"type": "scatter", "name": point.name, "x": short([point.x]), "y": short([point.y]), "mode": "markers"}
+            {
+                "type": "scatter",
+                "name": point.name,
+                "x": limit_digits([point.x]),
+                "y": limit_digits([point.y]),
+                "mode": "markers",
+            }
             | {"marker": {"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}}}
             | {"hovertemplate": f"{point.name}: %{{y:.4g}} {chart.y_label}<extra></extra>"}
         )

@@ -50,7 +50,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
 {back}<h1>{esc(title)}</h1>
 <p class="sub">{esc(_about(result))}</p>
 <p class="model"><strong>A model, not a measurement.</strong> Error: {esc(result.known.text)}.</p>
-{_stopped(result)}<nav aria-label="Sections">{links}{_LECTURE}</nav>
+{_stop_notice(result)}<nav aria-label="Sections">{links}{_LECTURE}</nav>
 <noscript><p class="model">The charts need JavaScript; the tables do not.</p></noscript>
 </header>
 <main>
@@ -72,7 +72,7 @@ def _about(result: Result) -> str:
     return f"{tensors}{split}{plural(len(result.log), 'record')} of {plural(len(result.log.tasks), 'task')}"
 
 
-def _stopped(result: Result) -> str:
+def _stop_notice(result: Result) -> str:
     if not result.stopped:
         return ""
     return f'<p class="stopped"><strong>The run stopped with an error.</strong> {esc(result.stopped)}</p>\n'

@@ -68,11 +68,11 @@ def _occupancy(name: str, allocations: list[AllocationRecord], records: LogColum
         [record.end_ps if record.end_ps != NONE else records.end_of_run_ps for record in allocations], np.int64
     )
     end = np.maximum(end - low, start)
-    at = np.unique(np.concatenate([[0], start, end, [records.time_ps]]))
+    times = np.unique(np.concatenate([[0], start, end, [records.time_ps]]))
     names, number = np.unique([record.name for record in allocations], return_inverse=True)
-    steps = np.zeros((len(names), len(at)), np.int64)
-    np.add.at(steps, (number, np.searchsorted(at, start)), size)
-    np.add.at(steps, (number, np.searchsorted(at, end)), -size)
+    steps = np.zeros((len(names), len(times)), np.int64)
+    np.add.at(steps, (number, np.searchsorted(times, start)), size)
+    np.add.at(steps, (number, np.searchsorted(times, end)), -size)
     nbytes = np.cumsum(steps, axis=1)
     order = np.argsort(-nbytes.max(axis=1), kind="stable")
     nbytes, labels = nbytes[order], [str(names[index]) for index in order.tolist()]
@@ -81,7 +81,7 @@ def _occupancy(name: str, allocations: list[AllocationRecord], records: LogColum
         labels = [*labels[:_NAMES], OTHERS]
     # An allocation freed at the time of its creation is invisible in the steps, but counts in the peak.
     peak = max(int(nbytes.sum(axis=0).max()), int(size.max()))
-    return Occupancy(name, kind, memory.usable_bytes, peak, tuple(labels), at, nbytes)
+    return Occupancy(name, kind, memory.usable_bytes, peak, tuple(labels), times, nbytes)
 
 
 def _fewer(occupancy: Occupancy, time_ps: int) -> Occupancy:

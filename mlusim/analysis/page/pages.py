@@ -83,17 +83,17 @@ def document(title: str, content: str) -> str:
 def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
     """Return the cells of `HEADS` as HTML."""
     metrics, bound = result.metrics, result.lower_bound
-    above = result.time_ps - bound.time_ps
+    above_ps = result.time_ps - bound.time_ps
     largest_loss = ""
-    if above:
-        share = bound.losses_ps[bound.largest_loss] / result.board.cores / above
+    if above_ps:
+        share = bound.losses_ps[bound.largest_loss] / result.board.cores / above_ps
         largest_loss = f"{LOSSES[bound.largest_loss]} ({percent(share)})"
     return [
         # A path relative to the folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
         f'<a href="./{quote(link)}">{esc(name)}</a>',
         esc(result.operator),
         f'<span class="name">{esc(result.board.name)}</span>',
-        esc(result.strategy or _launched(result)),
+        esc(result.strategy or _launches_text(result)),
         format_us(metrics.time_ps),
         f"{result.time_ps / bound.time_ps:.2f}" if bound.time_ps else "",
         percent(metrics.io_efficiency),
@@ -103,13 +103,13 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
     ]
 
 
-def _launched(result: Result) -> str:
+def _launches_text(result: Result) -> str:
     """Describe the launches of a user's kernel, which has no strategy."""
     launches = result.log.launches
     if not launches:
         return ""
-    more = f" and {len(launches) - 1} more" if len(launches) > 1 else ""
-    return f"{launches[0].kind} {launches[0].dim}{more}"
+    others = f" and {len(launches) - 1} more" if len(launches) > 1 else ""
+    return f"{launches[0].kind} {launches[0].dim}{others}"
 
 
 def _causes(results: Iterable[Result]) -> list[str]:

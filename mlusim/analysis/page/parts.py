@@ -39,14 +39,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable
 
     Without the text of any head, it is a list of terms, which is stacked in a narrow window.
     """
-    right = set(numbers)
-    kind = [' class="number"' if index in right else "" for index in range(len(heads))]
-    top = "".join(f'<th scope="col"{look}>{esc(name)}</th>' for look, name in zip(kind, heads, strict=True))
+    number_columns = set(numbers)
+    kind = [' class="number"' if index in number_columns else "" for index in range(len(heads))]
+    top = "".join(f'<th scope="col"{attribute}>{esc(name)}</th>' for attribute, name in zip(kind, heads, strict=True))
     lines = [
         f'<tr><th scope="row">{first}</th>'
-        + "".join(f"<td{look}>{cell}</td>" for look, cell in zip(kind[1:], rest, strict=True))
+        + "".join(f"<td{attribute}>{cell}</td>" for attribute, cell in zip(kind[1:], cells, strict=True))
         + "</tr>"
-        for first, *rest in rows
+        for first, *cells in rows
     ]
     start = f"<table><thead><tr>{top}</tr></thead>" if any(heads) else '<table class="terms">'
     return f'<div class="wide">{start}<tbody>{"".join(lines)}</tbody></table></div>'

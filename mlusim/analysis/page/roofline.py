@@ -87,16 +87,16 @@ def _movement(records: LogColumns, metrics: Metrics) -> Roofline:
     low = min(nbytes / _MARGIN, KIB)
     x = np.geomspace(low, max(nbytes * _MARGIN, GIB), _POINTS)
     # Bytes per picosecond are terabytes per second.
-    alone = np.geomspace(low, min(2 * fixed_ps * peak / _PER_PS, x[-1]), 2) if fixed_ps else x[:0]
-    both = x / (fixed_ps + x / peak * _PER_PS) * _PER_PS
+    latency_x = np.geomspace(low, min(2 * fixed_ps * peak / _PER_PS, x[-1]), 2) if fixed_ps else x[:0]
+    combined = x / (fixed_ps + x / peak * _PER_PS) * _PER_PS
 
     def line(name: str, colour: str, y: object, *, is_bar: bool = False) -> Roof:
         return Roof(name, colour, x.tolist(), np.broadcast_to(np.asarray(y, float), x.shape).tolist(), is_bar)
 
     roofs = [
         line("DRAM at its peak", BLACK, peak),
-        Roof("launch and latency alone", ROOF, alone.tolist(), (alone / max(fixed_ps, 1) * _PER_PS).tolist()),
-        line("both: fixed time, then bytes at peak", ROOFS_TOGETHER, both),
+        Roof("launch and latency alone", ROOF, latency_x.tolist(), (latency_x / max(fixed_ps, 1) * _PER_PS).tolist()),
+        line("both: fixed time, then bytes at peak", ROOFS_TOGETHER, combined),
         line(f"vendor's bar for network shapes, {100 * NETWORK_BAR:.0f} %", GREY, NETWORK_BAR * peak, is_bar=True),
         line(f"vendor's bar for any shape, {100 * ANY_SHAPE_BAR:.0f} %", GREY, ANY_SHAPE_BAR * peak, is_bar=True),
     ]
@@ -106,13 +106,13 @@ def _movement(records: LogColumns, metrics: Metrics) -> Roofline:
     if bus:
         points.append(Point("this run: bytes on the bus over its time", float(bus), bus / metrics.time_ps * _PER_PS))
     half = fixed_ps * peak / _PER_PS
-    why = (
+    reason = (
         "The kernel's operations are not declared (theory_ops), so its compute roof is unknown."
         if metrics.theory_ops is None
         else "The operator only moves data, so its roof is bandwidth."
     )
     about = (
-        f"{why} Launch and latency take {format_us(fixed_ps)} "
+        f"{reason} Launch and latency take {format_us(fixed_ps)} "
         f"at any size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
     )
     return Roofline("bytes moved [B]", "bandwidth [GB/s]", roofs, points, about)

@@ -91,8 +91,8 @@ class Sections:
         metrics, board, bound = result.metrics, result.board, result.lower_bound
         bus = sum(metrics.bus_bytes.values())
         compulsory = sum(metrics.compulsory_bytes.values())
-        times = ratio(result.time_ps, bound.time_ps)
-        of_bound = f"{times} the lower bound of" if times else "lower bound"
+        bound_ratio = ratio(result.time_ps, bound.time_ps)
+        of_bound = f"{bound_ratio} the lower bound of" if bound_ratio else "lower bound"
         cores = len({(task.cluster, task.core) for task in result.log.tasks if not task.is_memory_core})
         cards = [
             ("Time", format_us(metrics.time_ps), f"{of_bound} {format_us(bound.time_ps)}"),
@@ -123,22 +123,22 @@ class Sections:
         if not self.ran:
             return "Nothing was launched: there was nothing to do, so no time passed and no byte moved."
         bound = result.lower_bound
-        above = result.time_ps - bound.time_ps
-        if not above:
+        above_ps = result.time_ps - bound.time_ps
+        if not above_ps:
             return "The run takes no longer than its lower bound."
         name = bound.largest_loss
-        share = bound.losses_ps[name] / result.board.cores / above
+        share = bound.losses_ps[name] / result.board.cores / above_ps
         return (
-            f"The run takes {format_us(above)} more than its lower bound; the largest part of that, {percent(share)}, "
-            f"is <em>{esc(LOSSES[name])}</em>."
+            f"The run takes {format_us(above_ps)} more than its lower bound; the largest part of that, "
+            f"{percent(share)}, is <em>{esc(LOSSES[name])}</em>."
         )
 
     def _time(self) -> str:
         result = self.result
         metrics, bound, cores = result.metrics, result.lower_bound, result.board.cores
-        known = most_sensitive_to(result.board, bound, result.metrics)
-        uncertain = f" Above it, the estimate is most sensitive to {', '.join(known)}." if known else ""
-        above = self._chart(
+        parameters = most_sensitive_to(result.board, bound, result.metrics)
+        uncertain = f" Above it, the estimate is most sensitive to {', '.join(parameters)}." if parameters else ""
+        losses_chart = self._chart(
             "losses",
             "The lower bound, and the time above it by cause, per core on average. DRAM losses have "
             f"shades of the colour of bandwidth contention.{esc(uncertain)}",
@@ -162,8 +162,8 @@ class Sections:
         ]
         numbers = table(("cause", "us per core on average", "share"), rows, (1, 2))
         return (
-            f'<h3>Above the lower bound</h3>{above}<div class="whole"><h3>Core by core</h3>{legend(self._causes())}'
-            f"{chart}</div><details><summary>The same as a table</summary>{numbers}</details>"
+            f'<h3>Above the lower bound</h3>{losses_chart}<div class="whole"><h3>Core by core</h3>'
+            f"{legend(self._causes())}{chart}</div><details><summary>The same as a table</summary>{numbers}</details>"
         )
 
     def _causes(self) -> list[str]:
@@ -179,7 +179,7 @@ class Sections:
         self.timeline = timeline_data(self.records, spans)
         units = self.timeline["units"]
         # Hidden work has a colour only on its pipe.
-        seen = set(spans.cause.tolist())
+        causes = set(spans.cause.tolist())
         options = "".join(f'<option value="{number}">{esc(unit)}</option>' for number, unit in enumerate(units))
         buttons = "".join(
             f'<button type="button" id="zoom-{name}">{text}</button>'
@@ -194,7 +194,7 @@ class Sections:
         chart = self._chart(
             "timeline",
             "Drag to zoom in, double-click for the whole run. Where a column of pixels covers several spans, they are "
-            "stacked in proportion to their time." + _merged(spans),
+            "stacked in proportion to their time." + _merged_note(spans),
             f"{len(units)} cores and memory cores over {format_us(self.records.time_ps)}, coloured by cause.",
         )
         return (
@@ -202,7 +202,7 @@ class Sections:
             'their time went</option><option value="pipes">all cores with their pipes</option>'
             f"{options}</select></label>"
             f'{buttons}</div><div class="whole">'
-            f"{legend([name for index, name in enumerate(CAUSES) if index in seen])}{chart}</div>"
+            f"{legend([name for index, name in enumerate(CAUSES) if index in causes])}{chart}</div>"
         )
 
     def _tile_map(self) -> str:
@@ -289,9 +289,9 @@ class Sections:
         blocks = source_blocks(self.records, result.lines, result.sources)
         total = max(result.metrics.core_time_ps, 1)
         none = sum(int(line.spent_ps.sum()) for line in result.lines if not line.line)
-        longest_ps = max((int(line.spent_ps.sum()) for block in blocks for line in block.lines), default=0) or 1
-        shown = "".join(source_table(block, total, longest_ps) for block in blocks[:_SHOWN_BLOCKS])
-        more = (
+        longest_ps = max((int(line.figures.spent_ps.sum()) for block in blocks for line in block.lines), default=0) or 1
+        tables = "".join(source_table(block, total, longest_ps) for block in blocks[:_SHOWN_BLOCKS])
+        note = (
             f"<p>{len(blocks) - _SHOWN_BLOCKS} functions that took less are left out.</p>"
             if blocks[_SHOWN_BLOCKS:]
             else ""
@@ -299,17 +299,17 @@ class Sections:
         return (
             "<p>Share of the time of all cores, by the line whose operation took it, with the colours of the causes; "
             f"{percent(none / total)} of the time belongs to no line: launch, issue and idle cores.</p>"
-            f"{legend(self._causes())}{shown}{more}"
+            f"{legend(self._causes())}{tables}{note}"
         )
 
 
-def _merged(spans: CauseSpans) -> str:
+def _merged_note(spans: CauseSpans) -> str:
     if not spans.merged:
         return f" All {group_digits(len(spans))} spans are shown."
-    within = format_us(spans.within_ps) if spans.within_ps >= PS_PER_US else format_ns(spans.within_ps)
+    limit_text = format_us(spans.within_ps) if spans.within_ps >= PS_PER_US else format_ns(spans.within_ps)
     return (
-        f" The run has {group_digits(spans.merged)} spans, too many for a page: those shorter than {within} are summed "
-        "by lane and cause over intervals of that length, which leaves "
+        f" The run has {group_digits(spans.merged)} spans, too many for a page: those shorter than {limit_text} are "
+        "summed by lane and cause over intervals of that length, which leaves "
         f"{group_digits(len(spans))}. The sums are exact; the order within an interval is not. trace.json has every "
         "span."
     )
@@ -323,11 +323,11 @@ def _verification(report: Report | None) -> str:
             "for races and for bytes that are read before they are written.</p>"
         )
     verdict, *_ = report.text(hints=False).split("\n")
-    good = "good" if report.ok else "bad"
-    parts = [f'<p class="{good}">{esc(verdict)}</p>']
+    verdict_class = "good" if report.ok else "bad"
+    parts = [f'<p class="{verdict_class}">{esc(verdict)}</p>']
     for finding in report.findings:
-        look = "finding" if finding.severity == "error" else "hint"
-        parts.append(f'<pre class="{look}">{esc(finding.text())}</pre>')
+        css_class = "finding" if finding.severity == "error" else "hint"
+        parts.append(f'<pre class="{css_class}">{esc(finding.text())}</pre>')
     _, _, proof = report.text(hints=False).partition("split proof")
     if proof:
         parts.append(f"<h3>Split proof</h3><pre>{esc('split proof' + proof)}</pre>")

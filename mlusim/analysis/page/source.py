@@ -25,15 +25,39 @@ _MIN_NAMED_SHARE = 0.001
 _NUMBER = ' class="number"'
 
 
+class LineFigures(NamedTuple):
+    """What the log has for one line.
+
+    Attributes:
+        spent_ps: core-picoseconds by cause.
+        operations: how often its operations were executed.
+        requested_bytes, bus_bytes: bytes of its operands, and bytes that they moved on the DRAM bus.
+    """
+
+    spent_ps: Integers
+    operations: int
+    requested_bytes: int
+    bus_bytes: int
+
+    def plus(self, other: LineFigures) -> LineFigures:
+        """Return the sums of the figures of two lines."""
+        return LineFigures(
+            self.spent_ps + other.spent_ps,
+            self.operations + other.operations,
+            self.requested_bytes + other.requested_bytes,
+            self.bus_bytes + other.bus_bytes,
+        )
+
+
+_NOTHING = LineFigures(np.zeros(len(CAUSES), np.int64), 0, 0, 0)
+
+
 class SourceLine(NamedTuple):
-    """One line; `spent_ps` core-picoseconds by cause, all 0 if nothing is logged for it."""
+    """One line of a source file; all figures are 0 if nothing is logged for it."""
 
     number: int
     text: str
-    spent_ps: Integers
-    times: int
-    requested_bytes: int
-    bus_bytes: int
+    figures: LineFigures
 
 
 class SourceBlock(NamedTuple):
@@ -41,36 +65,33 @@ class SourceBlock(NamedTuple):
 
     file: str
     function: str
-    known: bool
+    has_source: bool
     lines: list[SourceLine]
 
     @property
     def spent_ps(self) -> int:
         """Core-picoseconds of all its lines."""
-        return int(sum(int(line.spent_ps.sum()) for line in self.lines))
+        return int(sum(int(line.figures.spent_ps.sum()) for line in self.lines))
 
 
 def source_blocks(records: LogColumns, lines: Sequence[LineTime], sources: Mapping[str, str]) -> list[SourceBlock]:
     """Return the functions in the log, the most expensive first."""
     log = records.log
-    nothing = np.zeros(len(CAUSES), np.int64)
     spent = {(line.file, line.line, line.function): line.spent_ps for line in lines if line.line}
     count = len(log.lines)
     sums = np.zeros((count, 3), np.int64)
     for part in pieces(records):
         bus = part.bus_read_bytes + part.bus_write_bytes
-        known = part.line >= 0
+        has_line = part.line >= 0
         for column, amount in enumerate((part.count, part.bytes_requested, bus)):
-            np.add.at(sums[:, column], part.line[known], amount[known])
-    moved = sums.tolist()
-    figures: dict[str, dict[int, tuple[Integers, int, int, int]]] = {}
+            np.add.at(sums[:, column], part.line[has_line], amount[has_line])
+    figures: dict[str, dict[int, LineFigures]] = {}
     names: dict[str, dict[int, str]] = {}
-    for location, (times, requested, on_bus) in zip(log.lines, moved, strict=True):
+    for location, amounts in zip(log.lines, sums.tolist(), strict=True):
         file, number, function = location
-        of_file = figures.setdefault(file, {})
-        old = of_file.get(number, (nothing, 0, 0, 0))
-        of_line = spent.get(location, nothing)
-        of_file[number] = (old[0] + of_line, old[1] + times, old[2] + requested, old[3] + on_bus)
+        by_line = figures.setdefault(file, {})
+        of_function = LineFigures(spent.get(location, _NOTHING.spent_ps), *amounts)
+        by_line[number] = by_line.get(number, _NOTHING).plus(of_function)
         names.setdefault(file, {})[number] = function
     blocks = []
     for file, by_line in figures.items():
@@ -84,34 +105,34 @@ def _block(
     file: str,
     function: str,
     bounds: tuple[int, int],
-    by_line: Mapping[int, tuple[Integers, int, int, int]],
+    by_line: Mapping[int, LineFigures],
     text: str | None,
 ) -> SourceBlock:
-    nothing = (np.zeros(len(CAUSES), np.int64), 0, 0, 0)
-    numbers = range(bounds[0], bounds[1] + 1)
+    numbers: Sequence[int] = range(bounds[0], bounds[1] + 1)
     source = text.splitlines() if text is not None else []
-    known = bounds[1] <= len(source)
-    if not known or len(numbers) > _MAX_LINES:
-        shown = [number for number in numbers if number in by_line]
-    else:
-        shown = list(numbers)
-    lines = [SourceLine(number, source[number - 1] if known else "", *by_line.get(number, nothing)) for number in shown]
-    return SourceBlock(source_name(file), function, known, lines)
+    has_source = bounds[1] <= len(source)
+    if not has_source or len(numbers) > _MAX_LINES:
+        numbers = [number for number in numbers if number in by_line]
+    lines = [
+        SourceLine(number, source[number - 1] if has_source else "", by_line.get(number, _NOTHING))
+        for number in numbers
+    ]
+    return SourceBlock(source_name(file), function, has_source, lines)
 
 
 def _logged_functions(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
     """Return the functions that contain the logged lines: name, first and last line; from the log without text."""
     spans = _functions(text) if text is not None else []
     functions: dict[tuple[str, int, int], None] = {}
-    unknown: dict[str, list[int]] = {}
+    without_text: dict[str, list[int]] = {}
     for number, function in sorted(names.items()):
         holders = [span for span in spans if span[1] <= number <= span[2]]
         if holders:
             # The outermost function, which shows nested ones in place.
             functions[min(holders, key=lambda span: span[1])] = None
         else:
-            unknown.setdefault(function, []).append(number)
-    return [*functions, *((function, min(lines), max(lines)) for function, lines in unknown.items())]
+            without_text.setdefault(function, []).append(number)
+    return [*functions, *((function, min(lines), max(lines)) for function, lines in without_text.items())]
 
 
 def _functions(text: str) -> list[tuple[str, int, int]]:
@@ -131,7 +152,7 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
     texts = dedent("\n".join(line.text for line in block.lines)).split("\n")
     rows = [_row(line, code, total_ps, most_ps) for line, code in zip(block.lines, texts, strict=True)]
     numbers = {"line", "share", "times", "requested B", "bus B"}
-    source = "source" if block.known else "source not available"
+    source = "source" if block.has_source else "source not available"
     heads = "".join(
         f'<th scope="col"{_NUMBER if head in numbers else ""}>{head}</th>'
         for head in ("line", "time by cause", "share", "times", "requested B", "bus B", source)
@@ -145,8 +166,9 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
 
 def _row(line: SourceLine, code: str, total_ps: int, most_ps: int) -> str:
     """Return a line of the table; one without operations is silent."""
-    spent = {name: part for name, part in zip(CAUSES, line.spent_ps.tolist(), strict=True) if part}
-    pieces = "".join(
+    figures = line.figures
+    spent = {name: part for name, part in zip(CAUSES, figures.spent_ps.tolist(), strict=True) if part}
+    segments = "".join(
         f'<i style="background:{CAUSE_COLOURS[name]};width:{100 * part / most_ps:.1f}%"></i>'
         for name, part in spent.items()
     )
@@ -155,9 +177,9 @@ def _row(line: SourceLine, code: str, total_ps: int, most_ps: int) -> str:
         for name, part in spent.items()
         if part > _MIN_NAMED_SHARE * total_ps
     )
-    bar = f'<span class="bar" title="{esc(causes)}">{pieces}</span>' if spent else ""
+    bar = f'<span class="bar" title="{esc(causes)}">{segments}</span>' if spent else ""
     share = percent(sum(spent.values()) / total_ps) if spent else ""
-    amounts = (group_digits(amount) if amount else "" for amount in (line.times, line.requested_bytes, line.bus_bytes))
+    amounts = (group_digits(amount) if amount else "" for amount in figures[1:])
     numbers = "".join(f"<td{_NUMBER}>{cell}</td>" for cell in (share, *amounts))
-    silent = "" if line.times else ' class="silent"'
+    silent = "" if figures.operations else ' class="silent"'
     return f'<tr{silent}><td{_NUMBER}>{line.number}</td><td>{bar}</td>{numbers}<td class="code">{esc(code)}</td></tr>'

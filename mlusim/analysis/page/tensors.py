@@ -46,13 +46,17 @@ def tensor_traffic(records: LogColumns) -> list[TensorTraffic]:
     local = np.zeros(4, np.int64)
     roles = log.roles()
     compulsory = compulsory_by_allocation(records, roles, sums)
-    for identity, (record, moved) in enumerate(zip(log.allocations, sums, strict=True)):
+    for identity, (record, sums_of_tensor) in enumerate(zip(log.allocations, sums, strict=True)):
         role = roles.get(identity)
         if role is not None:
-            least = compulsory.get(identity, 0)
-            rows.append(TensorTraffic(record.name, record.shape, record.dtype, role == "input", least, *moved.tolist()))
+            compulsory_bytes = compulsory.get(identity, 0)
+            rows.append(
+                TensorTraffic(
+                    record.name, record.shape, record.dtype, role == "input", compulsory_bytes, *sums_of_tensor.tolist()
+                )
+            )
         else:
-            local += moved
+            local += sums_of_tensor
     if local.any():
         rows.append(TensorTraffic(LDRAM, (), "", False, 0, *local.tolist()))
     return rows

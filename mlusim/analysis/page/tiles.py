@@ -70,11 +70,11 @@ def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS)
         looked = len(rows) * len(columns)
     if looked < every:
         descriptions.append(f"{group_digits(looked)} of its {group_digits(every)} cells are examined")
-    shown, *logged = (layer[np.ix_(rows, columns)] for layer in layers)
-    seen, number = np.unique(shown, return_inverse=True)
+    tile_of_cell, *logged = (layer[np.ix_(rows, columns)] for layer in layers)
+    tiles_shown, number = np.unique(tile_of_cell, return_inverse=True)
     # NONE sorts first, and stays NONE.
-    number = number.reshape(shown.shape) - int(seen[0] == NONE)
-    seen = seen[seen != NONE]
+    number = number.reshape(tile_of_cell.shape) - int(tiles_shown[0] == NONE)
+    tiles_shown = tiles_shown[tiles_shown != NONE]
     tiles = plan.tiles
     return TileMap(
         row_edges=_edges(grid.rows, rows, grid.row_extent),
@@ -82,13 +82,13 @@ def tile_map(records: LogColumns, plan: Plan | None, max_cells: int = MAX_CELLS)
         row_label=axis_label(grid, 0, grid.split),
         column_label=axis_label(grid, grid.split, len(grid.shape) - grid.inner),
         tile=number,
-        task=tiles.task[seen],
-        iteration=tiles.iteration[seen],
-        unit=writers.cores[tiles.task[seen]],
-        nbytes=tiles.elements()[seen] * plan.itemsize,
-        nram_bytes=tiles.nram_bytes[seen],
-        start=tiles.start[seen],
-        stop=tiles.stop[seen],
+        task=tiles.task[tiles_shown],
+        iteration=tiles.iteration[tiles_shown],
+        unit=writers.cores[tiles.task[tiles_shown]],
+        nbytes=tiles.elements()[tiles_shown] * plan.itemsize,
+        nram_bytes=tiles.nram_bytes[tiles_shown],
+        start=tiles.start[tiles_shown],
+        stop=tiles.stop[tiles_shown],
         logged_unit=logged[0] if logged else None,
         logged_write=logged[1] if logged else None,
         verdict="; ".join(descriptions),
@@ -126,10 +126,10 @@ def _fewer(rows: Integers, columns: Integers, max_cells: int) -> tuple[Integers,
     return evenly(rows, wanted_rows), evenly(columns, wanted_columns)
 
 
-def _edges(samples: Integers, chosen: Integers, extent: int) -> Integers:
+def _edges(samples: Integers, selected: Integers, extent: int) -> Integers:
     """Return the edges of the cells: half way between samples, and the end of the last."""
     middle = (samples[1:] + samples[:-1] + 1) // 2
-    starts = np.concatenate([[0], middle])[chosen]
+    starts = np.concatenate([[0], middle])[selected]
     starts[0] = 0
     return np.concatenate([starts, [extent]])
 

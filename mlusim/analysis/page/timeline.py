@@ -75,7 +75,7 @@ class CauseSpans:
         return len(self.lane)
 
 
-class _Piece(NamedTuple):
+class _SpanColumns(NamedTuple):
     """Parts of records that one cause covers, on the lanes of units."""
 
     unit: Integers
@@ -97,7 +97,7 @@ def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS, units: Integers
         (window.start_of_run_ps - records.start_of_run_ps, _spans(window, max_spans // count, units))
         for window in windows(records)
     ]
-    return parts[0][1] if len(parts) == 1 else _joined(parts)
+    return parts[0][1] if len(parts) == 1 else _concatenated(parts)
 
 
 def timeline_data(records: LogColumns, spans: CauseSpans) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def timeline_data(records: LogColumns, spans: CauseSpans) -> dict[str, Any]:
     }
 
 
-def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
+def _concatenated(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
     """Concatenate the spans of windows; each window is given with its start time."""
 
     def column(name: str) -> Integers:
@@ -146,22 +146,22 @@ def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
 
 
 def _spans(records: LogColumns, max_spans: int, units: Integers | None) -> CauseSpans:
-    pieces = [*_strips(records), *_pipes(records)]
+    parts = [*_strips(records), *_pipes(records)]
     unit, kind, start, stop, cause, record = (
-        np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*pieces, strict=True)
+        np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*parts, strict=True)
     )
     low, high = records.start_of_run_ps, records.end_of_run_ps
     begins = start >= low  # operations that began before this window count in another one
     start, stop = np.clip(start, low, high), np.clip(stop, low, high)
-    chosen = (stop > start) & (True if units is None else np.isin(unit, units))
-    unit, kind, start, stop, cause, record = (part[chosen] for part in (unit, kind, start, stop, cause, record))
+    selected = (stop > start) & (True if units is None else np.isin(unit, units))
+    unit, kind, start, stop, cause, record = (part[selected] for part in (unit, kind, start, stop, cause, record))
     row = unit * len(LANE_NAMES) + kind
     rows, lane = np.unique(row, return_inverse=True)
     order = np.lexsort((start, lane))
     lane, start, stop, cause, record = (part[order] for part in (lane, start, stop, cause, record))
-    known = record != NONE
-    counts = known & begins[chosen][order]
-    label = np.where(known, _labels(records)[record], NONE)
+    has_record = record != NONE
+    counts = has_record & begins[selected][order]
+    label = np.where(has_record, _labels(records)[record], NONE)
     spans = CauseSpans(
         lanes=[Lane(*divmod(row, len(LANE_NAMES))) for row in rows.tolist()],
         lane=lane,
@@ -169,12 +169,12 @@ def _spans(records: LogColumns, max_spans: int, units: Integers | None) -> Cause
         length_ps=stop - start,
         cause=cause,
         label=label,
-        line=np.where(known, records.line[record], NONE) if len(records) else record,
+        line=np.where(has_record, records.line[record], NONE) if len(records) else record,
         nbytes=np.where(counts, records.bytes_requested[record], 0) if len(records) else record * 0,
         times=np.where(counts, records.count[record], 0) if len(records) else record * 0,
         labels=[*DIRECTION_NAMES, *records.log.ops],
     )
-    return spans if len(spans) <= max_spans else _summed_up(spans, records.time_ps, max_spans)
+    return spans if len(spans) <= max_spans else _merge_short(spans, records.time_ps, max_spans)
 
 
 def _labels(records: LogColumns) -> Integers:
@@ -183,60 +183,62 @@ def _labels(records: LogColumns) -> Integers:
     return np.concatenate([code, [NONE]])
 
 
-def _strips(records: LogColumns) -> list[_Piece]:
+def _strips(records: LogColumns) -> list[_SpanColumns]:
     """Each unit's time by cause: the part of each layer that no earlier layer covers."""
     low, high, causes = records.start_of_run_ps, records.end_of_run_ps, list(CAUSES)
-    shown = np.unique(np.concatenate([np.arange(records.board.cores), records.engine, records.unit]))
+    units = np.unique(np.concatenate([np.arange(records.board.cores), records.engine, records.unit]))
     if not records.time_ps:
         return [_strip(no_intervals(), 0)]
-    covered, pieces = no_intervals(), []
+    earlier, strips = no_intervals(), []
     for layer in layers(records):
         spans = clip(union(intervals(layer.track, layer.start_ps, layer.stop_ps)), low, high)
-        spans = spans[np.isin(spans[:, 0], shown)]
-        # The difference of `spans` and `covered`: the complement of (complement of `spans`, or `covered`).
-        own = gaps(union(gaps(spans, records.units, low, high), covered), records.units, low, high)
-        pieces.append(_strip(own, causes.index(layer.cause)))
-        covered = union(covered, spans)
-    rest = gaps(covered, records.units, low, high)
-    pieces.append(_strip(rest[np.isin(rest[:, 0], shown)], causes.index("idle")))
-    return pieces
+        spans = spans[np.isin(spans[:, 0], units)]
+        # The difference of `spans` and `earlier`: the complement of (complement of `spans`, or `earlier`).
+        visible = gaps(union(gaps(spans, records.units, low, high), earlier), records.units, low, high)
+        strips.append(_strip(visible, causes.index(layer.cause)))
+        earlier = union(earlier, spans)
+    idle = gaps(earlier, records.units, low, high)
+    strips.append(_strip(idle[np.isin(idle[:, 0], units)], causes.index("idle")))
+    return strips
 
 
-def _strip(spans: Integers, cause: int) -> _Piece:
+def _strip(spans: Integers, cause: int) -> _SpanColumns:
     count = len(spans)
     of_no_record = np.full(count, NONE, np.int64)
-    return _Piece(spans[:, 0], np.zeros(count, np.int64), spans[:, 1], spans[:, 2], np.full(count, cause), of_no_record)
+    return _SpanColumns(
+        spans[:, 0], np.zeros(count, np.int64), spans[:, 1], spans[:, 2], np.full(count, cause), of_no_record
+    )
 
 
-def _pipes(records: LogColumns) -> list[_Piece]:
+def _pipes(records: LogColumns) -> list[_SpanColumns]:
     """The spans of the pipes; a copy is split into its start-up, its time alone, and the time added by sharing."""
     pipe, start, moving = records.pipe, records.start_ps, records.moving_ps
     alone_end = moving + records.moving_alone_ps
-    shared = records.is_copy & (records.moving_alone_ps > 0)
+    shares_link = records.is_copy & (records.moving_alone_ps > 0)
     is_io, is_move = pipe == IO, pipe == MOVE
     lane = np.array([_LANE_OF_PIPE[code] for code in range(max(_LANE_OF_PIPE) + 1)], np.int64)[pipe]
     lane = np.where(is_io & records.is_write, _STORE, lane)
     causes = list(CAUSES)
 
-    def piece(cause: str, chosen: Any, from_ps: Integers, to_ps: Integers) -> _Piece:
-        rows = np.flatnonzero(chosen)
-        which = np.full(len(rows), causes.index(cause))
-        return _Piece(records.engine[rows], lane[rows], from_ps[rows], to_ps[rows], which, rows)
+    def columns(cause: str, selected: Any, from_ps: Integers, to_ps: Integers) -> _SpanColumns:
+        rows = np.flatnonzero(selected)
+        cause_index = np.full(len(rows), causes.index(cause))
+        return _SpanColumns(records.engine[rows], lane[rows], from_ps[rows], to_ps[rows], cause_index, rows)
 
     # Without a shared part, all of a copy's time is its time alone.
-    own_end = np.where(shared, alone_end, records.end_ps)
+    own_end = np.where(shares_link, alone_end, records.end_ps)
     return [
-        piece("dma_latency", is_io, start, moving),
-        piece("transfer", is_io, moving, own_end),
-        piece("on_chip_copy", is_move, start, own_end),
-        piece("bandwidth_wait", shared, own_end, records.end_ps),
-        piece("vector", (pipe == VECTOR) | (pipe == TENSOR), start, records.end_ps),
-        piece("scalar", pipe == SCALAR, start, records.free_ps),
-        piece("sync", pipe == SYNC, start, records.end_ps),
+        columns("dma_latency", is_io, start, moving),
+        columns("transfer", is_io, moving, own_end),
+        columns("on_chip_copy", is_move, start, own_end),
+        columns("bandwidth_wait", shares_link, own_end, records.end_ps),
+        columns("vector", (pipe == VECTOR) | (pipe == TENSOR), start, records.end_ps),
+        columns("scalar", pipe == SCALAR, start, records.free_ps),
+        columns("sync", pipe == SYNC, start, records.end_ps),
     ]
 
 
-def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
+def _merge_short(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
     """Merge short spans that begin in one bin of a lane, by cause; total times are preserved exactly.
 
     Spans as long as a bin are unchanged. Merged spans are placed at the first of them, so that nothing overlaps: no
@@ -245,10 +247,10 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
     bins = _MAX_BINS
     while True:
         width = -(-time_ps // bins)
-        short = every.length_ps < width
+        is_short = every.length_ps < width
         key = ((every.lane * bins) + every.start_ps // width) * len(CAUSES) + every.cause
-        groups, group = np.unique(key[short], return_inverse=True)
-        count = len(groups) + int((~short).sum())
+        groups, group = np.unique(key[is_short], return_inverse=True)
+        count = len(groups) + int((~is_short).sum())
         if count <= max_spans or bins == 1:
             break
         # The number of groups is about that of bins.
@@ -256,7 +258,7 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
 
     def by_group(operation: np.ufunc, values: Integers, initial: int) -> Integers:
         result = np.full(len(groups), initial, np.int64)
-        operation.at(result, group, values[short])
+        operation.at(result, group, values[is_short])
         return result
 
     def first(values: Integers) -> Integers:
@@ -266,14 +268,14 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
         return by_group(np.add, values, 0)
 
     def common(values: Integers) -> Integers:
-        least = first(values)
-        return np.where(least == by_group(np.maximum, values, NONE), least, NONE)
+        lowest = first(values)
+        return np.where(lowest == by_group(np.maximum, values, NONE), lowest, NONE)
 
     lane_bin, cause = np.divmod(groups, len(CAUSES))
     length = total(every.length_ps)
     columns = {
         "lane": lane_bin // bins,
-        "start_ps": _one_after_another(lane_bin, first(every.start_ps), length),
+        "start_ps": _starts_in_sequence(lane_bin, first(every.start_ps), length),
         "length_ps": length,
         "cause": cause,
         "label": common(every.label),
@@ -281,7 +283,7 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
         "nbytes": total(every.nbytes),
         "times": total(every.times),
     }
-    merged = {name: np.concatenate([getattr(every, name)[~short], column]) for name, column in columns.items()}
+    merged = {name: np.concatenate([getattr(every, name)[~is_short], column]) for name, column in columns.items()}
     order = np.lexsort((merged["start_ps"], merged["lane"]))
     return CauseSpans(
         lanes=every.lanes,
@@ -292,12 +294,12 @@ def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
     )
 
 
-def _one_after_another(lane_bin: Integers, first: Integers, length: Integers) -> Integers:
+def _starts_in_sequence(lane_bin: Integers, first: Integers, length: Integers) -> Integers:
     """Return the starts of the groups in each bin of a lane, one after another from the first start in the bin."""
     order = np.lexsort((first, lane_bin))
-    before = np.cumsum(length[order]) - length[order]
+    length_before = np.cumsum(length[order]) - length[order]
     head = np.concatenate([[True], np.diff(lane_bin[order]) != 0])
-    at = np.maximum.accumulate(np.where(head, np.arange(len(order)), 0))
+    head_index = np.maximum.accumulate(np.where(head, np.arange(len(order)), 0))
     start = np.empty(len(order), np.int64)
-    start[order] = first[order][at] + before - before[at]
+    start[order] = first[order][head_index] + length_before - length_before[head_index]
     return start
