@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial as partial_call
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from mlusim.errors import (
     BoardError,
     InputError,
     LaunchError,
-    MlusimError,
     shown,
 )
 from mlusim.hardware import Board, board
@@ -29,10 +29,8 @@ from mlusim.host.silence import silent
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.memory.allocation import POISON
 from mlusim.planning.plan import Plan
-from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, check_names
 from mlusim.verifier.consequences.other_results import by_other_results
-from mlusim.verifier.findings import Finding
 from mlusim.verifier.functions import ONE_AT_A_TIME
 from mlusim.verifier.report import Report
 
@@ -102,42 +100,17 @@ def verify(
         dim, kind = plan.dim, plan.kind
 
     limits = {"max_operations": max_operations, "stall_s": stall_s}
-
-    def start(
-        *, fresh_byte: int = POISON, changed: Kernel = kernel, limits: Mapping[str, Any] = limits, **parameters: int
-    ) -> tuple[Device, Uploaded]:
-        target, effect = board(device).replace(**parameters), "complete" if parameters else dma
-        started = Device(target, data=data, dma=effect, **limits)
-        started.chip.refuses_repetition = True
-        started.chip.fill_fresh(fresh_byte)
-        return started, launch(started, changed, placed, named, dim=dim, kind=kind)
-
-    def buffers_at(time_ps: int) -> Mapping[int, Array]:
-        # Each call uses a fresh device.
-        with silent():
-            device_then, _ = start()
-            return device_then.buffers_at(time_ps)
-
-    repeat: Repeat | None = buffers_at if data else None
-
-    def checked(device: Device, stopped: MlusimError | None = None, found: Sequence[Finding] = ()) -> Report:
-        return check_log(
-            device.log,
-            device.board,
-            name=kernel_name(kernel),
-            plan=plan,
-            rewrites=rewrites,
-            partial=partial,
-            planned=planned,
-            stopped=stopped,
-            found=found,
-        )
+    runs = _Runs(kernel, placed, named, device, data=data, dma=dma, limits=limits, dim=dim, kind=kind)
+    check = partial_call(
+        check_log, name=kernel_name(kernel), plan=plan, rewrites=rewrites, partial=partial, planned=planned
+    )
 
     with ONE_AT_A_TIME:
         try:
-            simulated, run = start()
-            _check_outputs(list(run.outputs), rewrites=rewrites, partial=partial)
-            expected = expected_outputs(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
+            simulated, uploaded = runs.start()
+            _check_outputs(list(uploaded.outputs), rewrites=rewrites, partial=partial)
+            inputs, names = list(uploaded.inputs.values()), list(uploaded.outputs)
+            expected = expected_outputs(reference, inputs, names) if data else {}
         except AwaitError as error:
             return _refused(Device(board(device)), kernel, error)
         except (InputError, LaunchError, AllocationError, BoardError) as error:
@@ -145,35 +118,68 @@ def verify(
             raise error.with_traceback(None) from None
         simulated.watch_host_data()
         stopped = error_of(simulated)
-        findings = list(simulated.host_data)
-        outputs: dict[str, Array] = {}
-        if stopped is None and data:
-            outputs = {name: simulated.download(view) for name, view in run.outputs.items()}
-            written = where_written(simulated.log, run.outputs, expected, outputs, partial=partial)
-            findings += differences(simulated.log, run.outputs, written, outputs, tolerances, repeat)
-
-        report = checked(simulated, stopped, findings)
+        views, repeat = uploaded.outputs, runs.buffers_at if data else None
+        outputs = {name: simulated.download(view) for name, view in views.items()} if data and not stopped else {}
+        found = list(simulated.host_data)
+        if outputs:
+            written = where_written(simulated.log, views, expected, outputs, partial=partial)
+            found += differences(simulated.log, views, written, outputs, tolerances, repeat)
+        report = check(simulated.log, simulated.board, stopped=stopped, found=found)
         if expected:
             others = OtherRuns(
                 kernel=kernel,
-                start=start,
+                start=runs.start,
                 log=simulated.log,
                 outputs=outputs,
                 expected=expected,
                 tolerances=tolerances,
                 partial=partial,
                 stall_s=stall_s,
-                is_sound=lambda device: checked(device).ok,
+                is_sound=lambda run: check(run.log, run.board).ok,
             )
-            runs = others.in_order, others.from_zeros, others.fixing, others.fixing_barriers
-            findings_in_order = by_other_results(report.findings, *runs)
-            report = replace(report, findings=findings_in_order)
+            further = others.in_order, others.from_zeros, others.fixing, others.fixing_barriers
+            report = replace(report, findings=by_other_results(report.findings, *further))
         result = simulated.result(report.name, theory_ops=theory_ops)
-        result.plan, result.repeat = plan, repeat
-        result.outputs = outputs
-        report = replace(report, outputs=outputs, compared=tuple(expected), result=result)
-        result.report = report
-        return report
+        result.plan, result.repeat, result.outputs = plan, repeat, outputs
+        result.report = replace(report, outputs=outputs, compared=tuple(expected), result=result)
+        return result.report
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of a kernel, each on a fresh device; `arguments` and `settings` are those of `by_name`."""
+
+    kernel: Kernel
+    arguments: Any
+    settings: Any
+    board: str | Path | Board
+    _: KW_ONLY
+    data: bool
+    dma: str
+    limits: Mapping[str, Any]
+    dim: tuple[int, ...] | int | None
+    kind: str
+
+    def start(
+        self,
+        *,
+        fresh_byte: int = POISON,
+        changed: Kernel | None = None,
+        limits: Mapping[str, Any] | None = None,
+        **board_changes: int,
+    ) -> tuple[Device, Uploaded]:
+        """Queue the kernel, as `mlusim.host.other_runs.Start`."""
+        target, dma = board(self.board).replace(**board_changes), "complete" if board_changes else self.dma
+        started = Device(target, data=self.data, dma=dma, **(limits or self.limits))
+        started.chip.refuses_repetition = True
+        started.chip.fill_fresh(fresh_byte)
+        kernel = changed or self.kernel
+        return started, launch(started, kernel, self.arguments, self.settings, dim=self.dim, kind=self.kind)
+
+    def buffers_at(self, time_ps: int) -> Mapping[int, Array]:
+        """Return the contents of the buffers at a time of a further run."""
+        with silent():
+            return self.start()[0].buffers_at(time_ps)
 
 
 def _refused(idle: Device, kernel: Kernel, error: AwaitError) -> Report:
