@@ -62,20 +62,21 @@ def figures(result: Result) -> list[Row]:
         )
     for name in ("read", "write"):
         nbytes, compulsory = metrics.bus_bytes[name], metrics.compulsory_bytes[name]
-        times = ratio(nbytes, compulsory)
-        note = f"{times} the compulsory {group_digits(compulsory)} B" if times else "nothing compulsory"
+        io_ratio = ratio(nbytes, compulsory)
+        note = f"{io_ratio} the compulsory {group_digits(compulsory)} B" if io_ratio else "nothing compulsory"
         table.append(Row(f"DRAM bus, {name}", f"{group_digits(nbytes)} B", note))
     peak = board.dram_bandwidth_bytes_per_s / GIGA
     vendors = metrics.vendor_io_efficiency
-    differs = metrics.theory_io_bytes != sum(metrics.compulsory_bytes.values())
+    has_other_bytes = metrics.theory_io_bytes != sum(metrics.compulsory_bytes.values())
     table.append(
         Row(
             "io_efficiency",
             percent(metrics.io_efficiency),
-            f"compulsory bytes at {peak:g} GB/s" + ("" if differs and vendors is not None else f"; {metrics.verdict}"),
+            f"compulsory bytes at {peak:g} GB/s"
+            + ("" if has_other_bytes and vendors is not None else f"; {metrics.verdict}"),
         )
     )
-    if differs and vendors is not None:
+    if has_other_bytes and vendors is not None:
         note = f"all tensors once, {group_digits(metrics.theory_io_bytes)} B; {metrics.verdict}"
         table.append(Row("the vendor's io_efficiency", percent(vendors), note))
     return [*table, *_compute_rows(metrics)]
@@ -132,8 +133,8 @@ def split_rows(result: Result) -> list[Row]:
     return table
 
 
-def _peak(name: str, nbytes: int, usable: int, whose: str) -> Row:
-    part = f"{percent(nbytes / usable)} of the {format_bytes(usable)} that {whose} may use" if usable else ""
+def _peak(name: str, nbytes: int, usable: int, user: str) -> Row:
+    part = f"{percent(nbytes / usable)} of the {format_bytes(usable)} that {user} may use" if usable else ""
     return Row(f"peak {name}", f"{group_digits(nbytes)} B", part)
 
 
@@ -157,9 +158,9 @@ def _causes(result: Result) -> list[Row]:
 def _lower_bound(result: Result) -> Row:
     bound = result.lower_bound
     by_compute = bound.compute_ps > bound.io_ps
-    what = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"
-    times = f"; the run takes {ratio(result.time_ps, bound.time_ps)}" if bound.time_ps else ""
-    return Row("lower bound", format_us(bound.time_ps), f"{what}{times}")
+    reason = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"
+    time_ratio = f"; the run takes {ratio(result.time_ps, bound.time_ps)}" if bound.time_ps else ""
+    return Row("lower bound", format_us(bound.time_ps), f"{reason}{time_ratio}")
 
 
 def _losses(result: Result) -> list[Row]:
@@ -232,8 +233,8 @@ def to_json(result: Result) -> dict[str, Any]:
         "records": metrics.records,
         "launches": _launches_json(result),
         "tasks": len(result.log.tasks),
-        "task_busy_ps": _spread(metrics.task_busy_ps),
-        "task_idle_ps": _spread(metrics.task_idle_ps),
+        "task_busy_ps": _min_mean_max(metrics.task_busy_ps),
+        "task_idle_ps": _min_mean_max(metrics.task_idle_ps),
     }
 
 
@@ -290,7 +291,7 @@ def _launches_json(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _spread(values: Any) -> dict[str, float]:
+def _min_mean_max(values: Any) -> dict[str, float]:
     if not len(values):
         return {"min": 0, "mean": 0.0, "max": 0}
     return {"min": int(values.min()), "mean": float(values.mean()), "max": int(values.max())}

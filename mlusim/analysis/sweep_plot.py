@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.provenance import MODEL
 from mlusim.analysis.style import GREY, INK, SERIES_COLOURS, drawing, legend_below, new_figure, save
-from mlusim.analysis.sweep_scale import Scale, axis_words, is_number, spelled
+from mlusim.analysis.sweep_scale import Scale, axis_value_label, axis_words, is_number
 from mlusim.errors import InputError, shown
 from mlusim.planning.plan_text import TIER_NAMES
 from mlusim.units import GIGA
@@ -65,7 +65,7 @@ class _Line(NamedTuple):
 
     label: str
     points: list[tuple[float, int | None, dict[str, Any]]]
-    refused: list[float]
+    impossible_at: list[float]
 
 
 def plot_sweep(
@@ -77,11 +77,11 @@ def plot_sweep(
     title: str,
 ) -> Figure:
     """Draw a panel per metric, and write it as PNG or SVG if a path is given; see `Sweep.plot`."""
-    chosen = check_plot(rows, axes, metrics, against)
+    column = check_plot(rows, axes, metrics, against)
     if path is not None and path.suffix.lower() not in (".png", ".svg"):
         raise InputError(f"{path}: a picture is a .png or .svg file: use one of these suffixes")
     with drawing():
-        figure = draw_sweep(rows, axes, metrics, chosen, title)
+        figure = draw_sweep(rows, axes, metrics, column, title)
         if path is not None:
             save(figure, path)
     return figure
@@ -111,9 +111,9 @@ def check_plot(
         raise InputError(f"nothing to draw: name {', '.join(METRICS)} or columns of the table")
     for name in metrics:
         if name not in METRICS and name not in figures and not any(is_number(row.get(name)) for row in rows):
-            known = f": {', '.join(figures)}" if figures else ""
+            known_figures = f": {', '.join(figures)}" if figures else ""
             raise InputError(
-                f"{shown(name)} is not a figure: choose {', '.join(METRICS)}, or a column of numbers{known}"
+                f"{shown(name)} is not a figure: choose {', '.join(METRICS)}, or a column of numbers{known_figures}"
             )
     count = len({_combination(row, _others(varied, column)) for row in rows})
     if count > MAX_LINES:
@@ -128,30 +128,30 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
     """Return the figure; call it inside `style.drawing()`."""
     from matplotlib.lines import Line2D
 
-    done = [row for row in rows if row.get("status", "done") == "done" and column in row]
-    if not done:
+    done_rows = [row for row in rows if row.get("status", "done") == "done" and column in row]
+    if not done_rows:
         raise InputError(f"nothing to draw: no point is done; the first: {rows[0].get('message', '')}")
     panels = [_panel(name) for name in metrics]
     scale = Scale(column, [row[column] for row in rows if row.get(column) is not None])
     others = _others([axis for axis in axes if len({row.get(axis) for row in rows}) > 1], column)
     lines = _lines(rows, column, others, scale)
     figure = new_figure(0.9 + 2.5 * len(panels), title or _title(rows, column, panels), _about(rows, axes))
-    drawn = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    panel_axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     common = _common_boundaries(lines)
-    changes = covered = False
-    for number, (axes_, panel) in enumerate(zip(drawn, panels, strict=True)):
-        covered |= _draw_panel(axes_, panel, lines, scale)
+    changes = has_hidden_lines = False
+    for number, (axes_, panel) in enumerate(zip(panel_axes, panels, strict=True)):
+        has_hidden_lines |= _draw_panel(axes_, panel, lines, scale)
         if common is not None:
-            _bands(axes_, common, scale, named=number == 0)
+            _bands(axes_, common, scale, has_names=number == 0)
         else:
-            changes = _own_boundaries(axes_, lines, scale, named=number == 0)
-    scale.label(drawn[-1])
+            changes = _own_boundaries(axes_, lines, scale, has_names=number == 0)
+    scale.label(panel_axes[-1])
     handles: list[Any] = []
     if len(lines) > 1:
         handles += [
             Line2D([], [], color=_colour(n), linestyle=_dash(n), label=line.label) for n, line in enumerate(lines)
         ]
-    if covered:
+    if has_hidden_lines:
         handles.append(Line2D([], [], color=INK, linewidth=5, label="wide: others coincide with it"))
     tiers = sorted({tier for line in lines for _, tier, _ in line.points if tier is not None})
     handles += [
@@ -161,7 +161,7 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
     if changes:
         label = "lines of that colour, several if black, change tier, from | to"
         handles.append(Line2D([], [], color=INK, linewidth=1, linestyle=(0, (2, 2)), label=label))
-    if any(line.refused for line in lines):
+    if any(line.impossible_at for line in lines):
         handles.append(Line2D([], [], color=INK, linestyle="", marker="x", label="no result: does not fit, or failed"))
     if handles:
         legend_below(figure, handles, columns=4)
@@ -171,9 +171,9 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
 def _panel(name: str) -> _Metric:
     """Return how a metric, or a column of the table, is drawn: a column with a metric of its own as that."""
     of_column = {metric.column: metric for metric in METRICS.values()}
-    known = METRICS.get(name) or of_column.get(name)
-    if known is not None:
-        return known
+    metric = METRICS.get(name) or of_column.get(name)
+    if metric is not None:
+        return metric
     suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
     return _Metric(name, name.removesuffix(suffix).replace("_", " ") + (f" [{_UNITS[suffix]}]" if suffix else ""))
 
@@ -195,7 +195,7 @@ def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list
     lines: dict[tuple[Any, ...], _Line] = {}
     for row in rows:
         key = _combination(row, others)
-        label = ", ".join(spelled(axis, value) for axis, value in zip(others, key, strict=True))
+        label = ", ".join(axis_value_label(axis, value) for axis, value in zip(others, key, strict=True))
         line = lines.setdefault(key, _Line(label, [], []))
         if row.get(column) is None:
             continue
@@ -203,7 +203,7 @@ def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list
         if row.get("status", "done") == "done":
             line.points.append((x, row.get("tier"), row))
         else:
-            line.refused.append(x)
+            line.impossible_at.append(x)
     for line in lines.values():
         line.points.sort(key=lambda point: point[0])
     return list(lines.values())
@@ -216,9 +216,9 @@ def _hidden_by(lines: list[dict[Any, float]], *, logarithmic: bool) -> list[int]
     height = max(values, default=0.0) - (min(values, default=0.0) if logarithmic else 0.0)
 
     def coincide(first: dict[Any, float], second: dict[Any, float]) -> bool:
-        shared = first.keys() & second.keys()
-        close = sum(abs(first[x] - second[x]) <= _COINCIDENCE * height for x in shared)
-        return bool(shared) and close >= min(2, len(shared))
+        common_x = first.keys() & second.keys()
+        equal_values = sum(abs(first[x] - second[x]) <= _COINCIDENCE * height for x in common_x)
+        return bool(common_x) and equal_values >= min(2, len(common_x))
 
     return [sum(coincide(line, other) for other in heights[number + 1 :]) for number, line in enumerate(heights)]
 
@@ -241,12 +241,12 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
     for number, of_line in enumerate(points):
         if of_line:
             _draw_line(axes, number, of_line, scale, wider=step * hidden_by[number], of_lines=len(lines))
-    refused: Counter[float] = Counter()
+    marks_at: Counter[float] = Counter()
     for number, line in enumerate(lines):
         # At the bottom of the panel, those at one x one above another.
-        for x in line.refused:
-            y = 0.04 + min(0.06, 0.9 / len(lines)) * refused[x]
-            refused[x] += 1
+        for x in line.impossible_at:
+            y = 0.04 + min(0.06, 0.9 / len(lines)) * marks_at[x]
+            marks_at[x] += 1
             axes.plot(
                 [x], [y], transform=axes.get_xaxis_transform(), color=_colour(number), marker="x", markersize=6,
                 clip_on=False, zorder=5,
@@ -273,10 +273,12 @@ def _draw_line(
         linewidth=width, zorder=order, solid_capstyle="butt",
     )  # fmt: skip
     for tier in {tier for _, tier, _ in points}:
-        same = [(x, y) for x, other, y in points if other == tier]
+        tier_points = [(x, y) for x, other, y in points if other == tier]
         marker = "o" if tier is None else _MARKERS[tier]
         size = 6 + 1.4 * wider
-        axes.plot(*zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=size, zorder=order)
+        axes.plot(
+            *zip(*tier_points, strict=True), color=colour, linestyle="", marker=marker, markersize=size, zorder=order
+        )
 
 
 def _is_logarithmic(panel: _Metric, values: list[float]) -> bool:
@@ -327,24 +329,24 @@ def _common_boundaries(lines: list[_Line]) -> list[tuple[float, float, int]] | N
     return bands
 
 
-def _bands(axes: Axes, bands: list[tuple[float, float, int]], scale: Scale, *, named: bool) -> None:
+def _bands(axes: Axes, bands: list[tuple[float, float, int]], scale: Scale, *, has_names: bool) -> None:
     """Colour the background by tier, with a line at each boundary, halfway between the neighbouring points."""
     if not bands:
         return
     low, high = scale.limits
     edges = [low, *(scale.between(band[1], following[0]) for band, following in pairwise(bands)), high]
-    for (_, _, tier), (left, right) in zip(bands, pairwise(edges), strict=True):
-        axes.axvspan(left, right, color=_BANDS[tier], linewidth=0, zorder=0)
-        if named:
+    for (_, _, tier), (low, high) in zip(bands, pairwise(edges), strict=True):
+        axes.axvspan(low, high, color=_BANDS[tier], linewidth=0, zorder=0)
+        if has_names:
             axes.text(
-                scale.between(left, right), 1.02, f"tier {tier}", transform=axes.get_xaxis_transform(), ha="center",
+                scale.between(low, high), 1.02, f"tier {tier}", transform=axes.get_xaxis_transform(), ha="center",
                 va="bottom", fontsize=9, color=INK,
             )  # fmt: skip
     for edge in edges[1:-1]:
         axes.axvline(edge, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
 
 
-def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, named: bool) -> bool:
+def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, has_names: bool) -> bool:
     """Mark each change of tier of a line in its colour, or in grey for several lines, labelled with the two tiers.
 
     Returns whether there are any.
@@ -353,15 +355,15 @@ def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, named: bool
     for number, line in enumerate(lines):
         for (x, tier, _), (other_x, other, _) in pairwise(line.points):
             if tier != other:
-                whose, what = changes.setdefault(scale.between(x, other_x), (set(), set()))
-                whose.add(number)
-                what.add(f"{tier} | {other}")
-    for edge, (whose, what) in changes.items():
-        colour = _colour(min(whose)) if len(whose) == 1 else INK
+                line_numbers, texts = changes.setdefault(scale.between(x, other_x), (set(), set()))
+                line_numbers.add(number)
+                texts.add(f"{tier} | {other}")
+    for edge, (line_numbers, texts) in changes.items():
+        colour = _colour(min(line_numbers)) if len(line_numbers) == 1 else INK
         axes.axvline(edge, color=colour, linewidth=1, linestyle=(0, (2, 2)), zorder=1)
-        if named:
+        if has_names:
             axes.text(
-                edge, 1.02, ", ".join(sorted(what)), transform=axes.get_xaxis_transform(), ha="center", va="bottom",
+                edge, 1.02, ", ".join(sorted(texts)), transform=axes.get_xaxis_transform(), ha="center", va="bottom",
                 fontsize=9, color=colour,
             )  # fmt: skip
     return bool(changes)
@@ -369,19 +371,19 @@ def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, named: bool
 
 def _title(rows: Rows, column: str, panels: list[_Metric]) -> str:
     names = {metric.column: name for name, metric in METRICS.items()}
-    what = [names.get(panel.column, panel.label) for panel in panels]
-    listed = " and ".join([", ".join(what[:-1]), what[-1]] if len(what) > 1 else what)
-    return f"{rows[0].get('operator', '')}: {listed} against {axis_words(column)}"
+    quantities = [names.get(panel.column, panel.label) for panel in panels]
+    quantity_list = " and ".join([", ".join(quantities[:-1]), quantities[-1]] if len(quantities) > 1 else quantities)
+    return f"{rows[0].get('operator', '')}: {quantity_list} against {axis_words(column)}"
 
 
 def _about(rows: Rows, axes: Sequence[str]) -> str:
     """Describe the settings that all points share, and the origin of the figures."""
-    shown = []
+    fixed_values = []
     for name in ("shape", "dtype", "input_dtype", "device", "strategy"):
         values = {row.get(name) for row in rows}
         if len(values) == 1 and name not in axes and (value := values.pop()) is not None:
-            shown.append(f"{'strategy ' if name == 'strategy' else ''}{value}")
-    return "; ".join([*filter(None, [", ".join(shown)]), MODEL])
+            fixed_values.append(f"{'strategy ' if name == 'strategy' else ''}{value}")
+    return "; ".join([*filter(None, [", ".join(fixed_values)]), MODEL])
 
 
 def _colour(number: int) -> str:

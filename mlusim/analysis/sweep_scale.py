@@ -29,19 +29,19 @@ class Scale:
         self._positions = {value: float(value if self.numeric else index) for index, value in enumerate(self._values)}
         first, last = min(self._positions.values(), default=0.0), max(self._positions.values(), default=1.0)
         if self.log:
-            room = (last / first) ** 0.06
-            self.limits = (first / room, last * room)
+            margin = (last / first) ** 0.06
+            self.limits = (first / margin, last * margin)
         else:
-            room = 0.06 * (last - first) or 0.5
-            self.limits = (first - room, last + room)
+            margin = 0.06 * (last - first) or 0.5
+            self.limits = (first - margin, last + margin)
 
     def position(self, value: Any) -> float:
         """Return the position of a value."""
         return self._positions[value]
 
-    def between(self, left: float, right: float) -> float:
+    def between(self, first: float, second: float) -> float:
         """Return the visual midpoint of two positions."""
-        return float((left * right) ** 0.5 if self.log else (left + right) / 2)
+        return float((first * second) ** 0.5 if self.log else (first + second) / 2)
 
     def apply(self, axes: Axes) -> None:
         """Set limits, scale and ticks; the ticks are the values themselves if these are few."""
@@ -88,7 +88,7 @@ def axis_words(column: str) -> str:
 _BARE = ("strategy", "device", "dtype", "shape")
 
 
-def spelled(axis: str, value: Any) -> str:
+def axis_value_label(axis: str, value: Any) -> str:
     """Format a value of a distinguishing axis for the label of a line."""
     text = "as the board" if value is None and axis.startswith("nram") else text_of(axis, value, space=" ")
     if axis in _BARE:

@@ -62,12 +62,12 @@ def compulsory_by_allocation(records: LogColumns, roles: Mapping[int, str], move
     """
     any_moved = moved.sum(axis=0) > 0
     column = {"input": BUS_READ, "output": BUS_WRITE}
-    once = distinct_bytes(records, roles)
+    distinct = distinct_bytes(records, roles)
     compulsory = {}
     for identity, role in roles.items():
         if role in column:
             compulsory[identity] = records.log.allocations[identity].nbytes
             if any_moved[column[role]]:
-                limits = int(moved[identity, column[role]]), once.get(identity, compulsory[identity])
+                limits = int(moved[identity, column[role]]), distinct.get(identity, compulsory[identity])
                 compulsory[identity] = min(compulsory[identity], *limits)
     return compulsory

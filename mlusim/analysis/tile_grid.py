@@ -80,16 +80,16 @@ def tile_grid(shape: Sequence[int], tiles: Tiles) -> TileGrid:
     shape = tuple(shape)
     boxes = tiles.stop - tiles.start
     kinds = np.unique(boxes, axis=0) if len(boxes) else np.array([shape], np.int64)
-    whole = (kinds == np.array(shape, np.int64)).all(axis=0) if shape else np.empty(0, bool)
+    is_whole = (kinds == np.array(shape, np.int64)).all(axis=0) if shape else np.empty(0, bool)
     inner = 0
-    while inner < len(shape) - 2 and whole[len(shape) - 1 - inner]:
+    while inner < len(shape) - 2 and is_whole[len(shape) - 1 - inner]:
         inner += 1
     rank = len(shape) - inner
 
     def cost(split: int) -> tuple[float, float]:
-        pieces = _pieces(kinds[:, :split], shape[:split]) * _pieces(kinds[:, split:rank], shape[split:rank])
+        runs = _runs_if_flat(kinds[:, :split], shape[:split]) * _runs_if_flat(kinds[:, split:rank], shape[split:rank])
         ratio = math.log(max(math.prod(shape[:split]), 1)) - math.log(max(math.prod(shape[split:rank]), 1))
-        return float(np.mean(pieces)), abs(ratio)
+        return float(np.mean(runs)), abs(ratio)
 
     split = min(range(rank), key=cost) if rank else 0
     return TileGrid(
@@ -101,13 +101,13 @@ def tile_grid(shape: Sequence[int], tiles: Tiles) -> TileGrid:
     )
 
 
-def _pieces(kinds: Integers, shape: tuple[int, ...]) -> Any:
+def _runs_if_flat(kinds: Integers, shape: tuple[int, ...]) -> Any:
     """Return the number of runs of each kind of box if these axes are flattened to one."""
-    pieces = np.ones(len(kinds))
+    runs = np.ones(len(kinds))
     for axis in range(len(shape) - 1):
         rest_whole = (kinds[:, axis + 1 :] == shape[axis + 1 :]).all(axis=1)
-        pieces *= np.where(rest_whole, 1, kinds[:, axis])
-    return pieces
+        runs *= np.where(rest_whole, 1, kinds[:, axis])
+    return runs
 
 
 def _samples(extent: int, limit: int) -> Integers:
@@ -139,14 +139,14 @@ def logged_writers(grid: TileGrid, records: LogColumns, output: int, itemsize: i
     table = np.concatenate(columns_of_parts, axis=1)
     # Copies take effect when they complete, and tasks may run ahead of each other, so the log is not in that order.
     writes, _, boxes, offsets, task = table[:, np.argsort(table[1], kind="stable")]
-    loose = [member for member, record in enumerate(writes.tolist()) if "dst" in addresses.get(record, ())]
-    plain = np.ones(len(writes), bool)
-    plain[loose] = False
-    for code in np.unique(boxes[plain]).tolist():
-        members = np.flatnonzero(plain & (boxes == code))
+    by_rows = [member for member, record in enumerate(writes.tolist()) if "dst" in addresses.get(record, ())]
+    is_box = np.ones(len(writes), bool)
+    is_box[by_rows] = False
+    for code in np.unique(boxes[is_box]).tolist():
+        members = np.flatnonzero(is_box & (boxes == code))
         run, loops = _runs(records.log.boxes[code])
         painter.paint(members, offsets[members], run, loops)
-    for member in sorted(loose, key=lambda member: int(writes[member])):
+    for member in sorted(by_rows, key=lambda member: int(writes[member])):
         # A counted loop: rows of the box at the addresses in the record.
         box = records.log.boxes[int(boxes[member])]
         run, loops = _runs(Box(box.shape[1:], box.strides[1:], box.itemsize))
@@ -160,9 +160,9 @@ def logged_writers(grid: TileGrid, records: LogColumns, output: int, itemsize: i
 
 
 def _groups(boxes: Integers) -> Iterator[tuple[list[int], Integers]]:
-    kinds, which = np.unique(boxes, axis=0, return_inverse=True)
+    kinds, kind_of = np.unique(boxes, axis=0, return_inverse=True)
     for code, kind in enumerate(kinds.tolist()):
-        yield kind, np.flatnonzero(which.reshape(-1) == code)
+        yield kind, np.flatnonzero(kind_of.reshape(-1) == code)
 
 
 def _runs(box: Box) -> tuple[int, list[tuple[int, int]]]:
@@ -183,7 +183,7 @@ class _Painter:
     def __init__(self, grid: TileGrid, itemsize: int) -> None:
         self._shape = (len(grid.rows), len(grid.columns))
         self._samples = grid.elements() * itemsize
-        self._covered: list[Integers] = []
+        self._cells: list[Integers] = []
         self._writer: list[Integers] = []
         self._remaining_runs = _MAX_RUNS
 
@@ -192,31 +192,31 @@ class _Painter:
         positions = math.prod(count for count, _ in loops)
         if not positions or not run:
             return
-        inside = np.zeros(1, np.int64)
+        run_offsets = np.zeros(1, np.int64)
         for count, stride in loops:
-            inside = (inside[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
+            run_offsets = (run_offsets[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
         step = max(_BATCH_RUNS // positions, 1)
         for first in range(0, len(offset), step):
             if self._remaining_runs <= 0:
                 return
             self._remaining_runs -= positions * min(step, len(offset) - first)
-            start = (offset[first : first + step, None] + inside).reshape(-1)
+            start = (offset[first : first + step, None] + run_offsets).reshape(-1)
             low = np.searchsorted(self._samples, start)
             samples = np.searchsorted(self._samples, start + run) - low
-            hit = np.flatnonzero(samples)
-            low, samples = low[hit], samples[hit]
-            before = np.cumsum(samples) - samples
-            self._covered.append(np.repeat(low - before, samples) + np.arange(int(samples.sum())))
-            self._writer.append(np.repeat(writer[first : first + step][hit // positions], samples))
+            painted = np.flatnonzero(samples)
+            low, samples = low[painted], samples[painted]
+            samples_before = np.cumsum(samples) - samples
+            self._cells.append(np.repeat(low - samples_before, samples) + np.arange(int(samples.sum())))
+            self._writer.append(np.repeat(writer[first : first + step][painted // positions], samples))
 
     def writers(self, task: Integers, iteration: Integers) -> Writers:
         """Return the last writer of each sample, as its task and iteration."""
         last_writer = np.full(len(self._samples), _NOBODY, np.int64)
-        if self._covered:
-            covered, writer = np.concatenate(self._covered), np.concatenate(self._writer)
+        if self._cells:
+            cells, writer = np.concatenate(self._cells), np.concatenate(self._writer)
             order = np.argsort(writer, kind="stable")
-            last_writer[covered[order]] = writer[order]
-        written = last_writer >= 0
+            last_writer[cells[order]] = writer[order]
+        has_writer = last_writer >= 0
         tasks, iterations = np.full(len(last_writer), _NOBODY, np.int64), np.full(len(last_writer), _NOBODY, np.int64)
-        tasks[written], iterations[written] = task[last_writer[written]], iteration[last_writer[written]]
+        tasks[has_writer], iterations[has_writer] = task[last_writer[has_writer]], iteration[last_writer[has_writer]]
         return Writers(tasks.reshape(self._shape), iterations.reshape(self._shape), complete=self._remaining_runs > 0)

@@ -63,10 +63,10 @@ def _draw_maps(
     cores = max(int(core.max()), 0) + 1
     core_shades = np.array([rgb(colour) for colour in core_colours(max(board.cores, cores), board.cores_per_cluster)])
     middle, top = WIDTH / 2 + 10, canvas.height
-    what = "write" if origin == "logged" else "iteration"
+    order_name = "write" if origin == "logged" else "iteration"
     maps = (
         (f"core that writes ({origin})", core, core_shades[:cores], left_of(names, 10, label=True), middle),
-        (f"its {what} ({origin})", iteration, cividis(int(iteration.max()) + 1), middle + _GAP_PX, WIDTH),
+        (f"its {order_name} ({origin})", iteration, cividis(int(iteration.max()) + 1), middle + _GAP_PX, WIDTH),
     )
     for column, (title, values, colours, left, right) in enumerate(maps):
         end = right - _GAP_PX - _BAR_PX - 18 - width_of(str(len(colours) - 1), 10)
@@ -82,8 +82,8 @@ def _draw_maps(
 def cividis(count: int) -> Integers:
     """(count, 3) colours from dark blue to yellow."""
     steps = np.array([rgb(f"#{colour}") for colour in _CIVIDIS])
-    at = np.linspace(0, len(steps) - 1, max(count, 1))
-    return np.stack([np.interp(at, np.arange(len(steps)), steps[:, band]) for band in range(3)], axis=1).round()
+    positions = np.linspace(0, len(steps) - 1, max(count, 1))
+    return np.stack([np.interp(positions, np.arange(len(steps)), steps[:, band]) for band in range(3)], axis=1).round()
 
 
 def _panel(plot: Plot, values: Integers, colours: Integers) -> None:

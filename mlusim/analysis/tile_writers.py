@@ -56,10 +56,10 @@ def tile_writers(records: LogColumns, plan: Plan) -> TileWriters | None:
         return TileWriters(grid, cores, planned, planned_core, None, agree=False, verdict="nothing ran")
     logged = logged_writers(grid, records, output, plan.itemsize)
     logged_core = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
-    same = float((logged_core == planned_core).mean())
-    verdict = _verdict(same, float((logged_core < 0).mean()), logged)
-    differing = None if same == 1 else (logged_core, logged.iteration)
-    return TileWriters(grid, cores, planned, planned_core, differing, agree=same == 1, verdict=verdict)
+    equal_share = float((logged_core == planned_core).mean())
+    verdict = _verdict(equal_share, float((logged_core < 0).mean()), logged)
+    differing = None if equal_share == 1 else (logged_core, logged.iteration)
+    return TileWriters(grid, cores, planned, planned_core, differing, agree=equal_share == 1, verdict=verdict)
 
 
 def _output_allocation(records: LogColumns, plan: Plan) -> int:
@@ -78,11 +78,11 @@ def _core_of_task(records: LogColumns, plan: Plan) -> Integers:
     return cores
 
 
-def _verdict(same: float, unwritten: float, logged: Writers) -> str:
+def _verdict(equal_share: float, unwritten: float, logged: Writers) -> str:
     """Describe the agreement of the log with the plan."""
-    if same == 1:
+    if equal_share == 1:
         return "every part was written by the planned core"
-    text = f"{percent(1 - same)} was written by another core than planned"
+    text = f"{percent(1 - equal_share)} was written by another core than planned"
     if unwritten:
         text += f", {percent(unwritten)} by none (white)"
     return text if logged.complete else text + " (first writes only: there are too many)"

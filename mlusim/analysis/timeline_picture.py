@@ -44,17 +44,17 @@ def draw_timeline(records: LogColumns, title: str, about: str = "") -> Canvas:
         canvas = Canvas(title, about)
         canvas.message("no operation ran" if records.log.tasks else "nothing was launched")
         return canvas
-    shown = _evenly(active, MAX_UNITS)
-    spans = cause_spans(records, MAX_SPANS, shown)
+    units = _evenly_spaced(active, MAX_UNITS)
+    spans = cause_spans(records, MAX_SPANS, units)
     lanes = ", ".join(LANE_NAMES[kind] for kind in _kinds(spans))
     subtitle = f"one row per core, from top to bottom: {lanes}"
-    if len(shown) < len(active):
-        subtitle += f"; {len(shown)} of {len(active)} active cores shown"
+    if len(units) < len(active):
+        subtitle += f"; {len(units)} of {len(active)} active cores shown"
     if spans.merged:
         subtitle += f"; spans shorter than {format_ns(spans.within_ps)} are summed up"
     canvas = Canvas(title, about, subtitle)
     plot = _overview(canvas, records, spans, records.time_ps)
-    part = _magnified(records, counts, shown)
+    part = _busiest_part(records, counts, units)
     if 0 < part.time_ps < records.time_ps // 2:
         _detail(canvas, plot.left, part, records.start_of_run_ps)
         _, scale = time_unit(records.time_ps)
@@ -72,10 +72,10 @@ def draw_two_timelines(runs: list[tuple[LogColumns, str]]) -> Canvas:
     longest_ps = max((records.time_ps for records, _ in runs), default=0)
     canvas = Canvas()
     actives = [_active(_counts(records)) for records, _ in runs]
-    alike = len({records.units for records, _ in runs}) == 1
-    common = reduce(np.intersect1d, actives) if alike else np.empty(0, np.int64)
+    same_units = len({records.units for records, _ in runs}) == 1
+    common = reduce(np.intersect1d, actives) if same_units else np.empty(0, np.int64)
     spans_of_runs = [
-        cause_spans(records, MAX_SPANS, _evenly(common if len(common) else active, _UNITS_OF_TWO))
+        cause_spans(records, MAX_SPANS, _evenly_spaced(common if len(common) else active, _UNITS_OF_TWO))
         for (records, _), active in zip(runs, actives, strict=True)
     ]
     # Equal times are below each other.
@@ -102,9 +102,11 @@ def _active(counts: Integers) -> Integers:
     return np.flatnonzero(counts.any(axis=0))
 
 
-def _evenly(active: Integers, most: int) -> Integers:
+def _evenly_spaced(active: Integers, max_units: int) -> Integers:
     """Return at most so many of the active units."""
-    return np.asarray(active[np.unique(np.linspace(0, len(active) - 1, min(len(active), most)).round().astype(int))])
+    return np.asarray(
+        active[np.unique(np.linspace(0, len(active) - 1, min(len(active), max_units)).round().astype(int))]
+    )
 
 
 def _units(spans: CauseSpans) -> list[int]:
@@ -161,17 +163,17 @@ def _draw_spans(plot: Plot, spans: CauseSpans, tops: list[float], begin_ps: int,
     plot.rectangles(left, left + spans.length_ps / scale, top + 0.06, top + 0.94, colours)
 
 
-def _magnified(records: LogColumns, counts: Integers, shown: Integers) -> LogColumns:
+def _busiest_part(records: LogColumns, counts: Integers, units: Integers) -> LogColumns:
     """Return a readable number of operations of the busiest core shown, from the middle of them, and their time."""
-    core = shown[counts[:, shown].sum(axis=0).argmax()]
+    core = units[counts[:, units].sum(axis=0).argmax()]
     busy = np.flatnonzero(counts[:, core])
     part = next(islice(pieces(records), int(busy[len(busy) // 2]), None))
-    own = np.flatnonzero(part.engine == core)
-    start, end = part.start_ps[own], part.end_ps[own]
+    of_core = np.flatnonzero(part.engine == core)
+    start, end = part.start_ps[of_core], part.end_ps[of_core]
     order = np.argsort(start, kind="stable")
     middle = order[max(len(order) - _MAGNIFIED, 0) // 2 :][:_MAGNIFIED]
     low, high = int(start[middle].min()), int(end[middle].max())
-    return records.part(part.number[own[(start < high) & (end > low)]], low, high)
+    return records.part(part.number[of_core[(start < high) & (end > low)]], low, high)
 
 
 def _detail(canvas: Canvas, left: float, part: LogColumns, begin_ps: int) -> None:
@@ -193,11 +195,11 @@ def _detail(canvas: Canvas, left: float, part: LogColumns, begin_ps: int) -> Non
     _draw_spans(plot, spans, tops, low, scale)
     plot.y_names([index + 0.5 for index in range(len(kinds))], [LANE_NAMES[kind] for kind in kinds], _NAME_SIZE)
     plot.x_axis(f"time since the first launch [{unit}]")
-    room = (spans.length_ps / part.time_ps * (plot.right - plot.left)).tolist()
+    width_px = (spans.length_ps / part.time_ps * (plot.right - plot.left)).tolist()
     for span in np.flatnonzero(spans.label != NONE).tolist():
         cause = int(spans.cause[span])
         name = "start-up" if cause == _START_UP else spans.labels[int(spans.label[span])]
-        if room[span] > width_of(name, 7) + 6:
+        if width_px[span] > width_of(name, 7) + 6:
             middle = low + float(spans.start_ps[span] + spans.length_ps[span] / 2)
             colour = "#000000" if sum(rgb(_COLOURS[cause])) > _BRIGHT else "#FFFFFF"
             plot.text(middle / scale, tops[int(spans.lane[span])] + 0.5, name, 7, colour=colour)

@@ -51,14 +51,14 @@ _SCALAR_KINDS = (MemoryKind.GDRAM, MemoryKind.LDRAM)
 
 
 def _bytes_requested(records: LogColumns) -> dict[str, int]:
-    moved = records.direction >= 0
-    totals = _sums(records.direction[moved], records.bytes_requested[moved], len(DIRECTION_NAMES))
+    is_copy = records.direction >= 0
+    totals = _sums(records.direction[is_copy], records.bytes_requested[is_copy], len(DIRECTION_NAMES))
     requested = dict(zip(DIRECTION_NAMES, totals, strict=True))
     scalar = records.pipe == SCALAR
     for kind in _SCALAR_KINDS:
-        inside = np.array([record.memory == kind.value for record in records.log.allocations] + [False])
+        in_memory = np.array([record.memory == kind.value for record in records.log.allocations] + [False])
         for name, operand in (("load", records.a_alloc), ("store", records.dst_alloc)):
-            requested[f"scalar {kind.name} {name}"] = int(records.bytes_requested[scalar & inside[operand]].sum())
+            requested[f"scalar {kind.name} {name}"] = int(records.bytes_requested[scalar & in_memory[operand]].sum())
     return requested
 
 
@@ -73,8 +73,8 @@ def _pipe_busy(records: LogColumns) -> dict[str, int]:
 
 def _task_busy(records: LogColumns) -> Integers:
     """By task, return the time within the window in which at least one of its pipes is busy."""
-    works = records.pipe != SYNC
-    busy = union(intervals(records.task[works], records.start_ps[works], records.free_ps[works]))
+    is_work = records.pipe != SYNC
+    busy = union(intervals(records.task[is_work], records.start_ps[is_work], records.free_ps[is_work]))
     if len(records) < records.log.count:
         busy = clip(busy, records.start_of_run_ps, records.end_of_run_ps)
     return lengths(busy, len(records.log.tasks))

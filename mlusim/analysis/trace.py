@@ -43,13 +43,13 @@ def stream_trace(records: LogColumns, stream: TextIO, provenance: Mapping[str, A
         about["provenance"] = provenance
     stream.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
     separator = ""
-    for piece in _pieces(trace_events(records)):
-        stream.write(separator + piece)
+    for text in _batches(trace_events(records)):
+        stream.write(separator + text)
         separator = ",\n"
     stream.write("\n]}\n")
 
 
-def _pieces(events: Iterable[str]) -> Iterator[str]:
+def _batches(events: Iterable[str]) -> Iterator[str]:
     batch: list[str] = []
     for event in events:
         batch.append(event)
@@ -87,8 +87,8 @@ def _queue_thread(records: LogColumns, queue: int) -> int:
 
 def _names(records: LogColumns) -> Iterator[str]:
     lanes = [np.unique(np.stack([part.engine, part.pipe]), axis=1) for part in pieces(records)]
-    used = {(unit, pipe) for unit, pipe in np.concatenate(lanes, axis=1).T.tolist()}
-    units = sorted({unit for unit, _ in used} | set(records.task_unit.tolist()))
+    lanes_used = {(unit, pipe) for unit, pipe in np.concatenate(lanes, axis=1).T.tolist()}
+    units = sorted({unit for unit, _ in lanes_used} | set(records.task_unit.tolist()))
     yield from _process(_BOARD_PROCESS, f"board {records.board.name}", -1)
     for queue in sorted({launch.queue for launch in records.log.launches}):
         yield from _thread(_BOARD_PROCESS, _queue_thread(records, queue), f"launches of queue {queue}")
@@ -99,7 +99,7 @@ def _names(records: LogColumns) -> Iterator[str]:
         core_name = records.unit_name(unit).split(" ", 2)[2]
         yield from _thread(process, first + _TASK_THREAD, f"{core_name} task")
         for pipe, thread in _PIPE_THREADS.items():
-            if (unit, pipe) in used:
+            if (unit, pipe) in lanes_used:
                 yield from _thread(process, first + thread, f"{core_name} {PIPES[pipe]}")
 
 
@@ -113,9 +113,9 @@ def _thread(process: int, thread: int, name: str) -> Iterator[str]:
     yield _metadata("thread_sort_index", process, thread, {"sort_index": thread})
 
 
-def _metadata(what: str, process: int, thread: int | None, arguments: dict[str, object]) -> str:
-    whose = {"pid": process} if thread is None else {"pid": process, "tid": thread}
-    return json.dumps({"ph": "M", "name": what} | whose | {"args": arguments})
+def _metadata(name: str, process: int, thread: int | None, arguments: dict[str, object]) -> str:
+    owner = {"pid": process} if thread is None else {"pid": process, "tid": thread}
+    return json.dumps({"ph": "M", "name": name} | owner | {"args": arguments})
 
 
 def _us(time_ps: int) -> str:
@@ -147,9 +147,9 @@ def _counters(records: LogColumns) -> Iterator[str]:
         return
     series = bandwidth_of(records, _COUNTER_BINS)
     columns = (series.edges_ps[:-1].tolist(), series.read.tolist(), series.write.tolist())
-    for at, reads, writes in zip(*columns, strict=True):
+    for time_ps, reads, writes in zip(*columns, strict=True):
         yield (
-            f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"ts":{_us(at)},'
+            f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"ts":{_us(time_ps)},'
             f'"args":{{"read":{reads:.3f},"write":{writes:.3f}}}}}'
         )
     yield (

@@ -42,20 +42,20 @@ def draw_traffic(metrics: Metrics, title: str, about: str) -> Canvas:
         canvas.text(float(plot.at_x(nbytes / size)) + 9, float(plot.at_y(y)), label, 9, "l")
     plot.y_names(heights, names, 10)
     plot.x_axis(f"bytes [{unit}]")
-    used = {role for _, role, _, _ in bars}
-    canvas.legend([(role, colour, "box") for role, colour in _COLOURS.items() if role in used])
+    roles = {role for _, role, _, _ in bars}
+    canvas.legend([(role, colour, "box") for role, colour in _COLOURS.items() if role in roles])
     return canvas
 
 
 def _heights(bars: list[tuple[str, str, int, int]]) -> list[float]:
     """Return the vertical positions of the bars, with a gap before each side."""
     heights: list[float] = []
-    at = 0.0
+    height = 0.0
     for position, (label, _, _, compulsory) in enumerate(bars):
         if position and (label.endswith("compulsory") or (not compulsory and bars[position - 1][3])):
-            at += 0.5
-        heights.append(at)
-        at += 1
+            height += 0.5
+        heights.append(height)
+        height += 1
     return heights
 
 

@@ -145,7 +145,7 @@ def _setting(name: str, text: str, default: Any) -> list[Any]:
         return values
     for whole in (True, False) if default is None else ():
         with suppress(InputError):
-            return numbers(name, text, whole=whole)
+            return numbers(name, text, integers=whole)
     return text.split(",")
 
 

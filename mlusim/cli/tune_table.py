@@ -57,7 +57,7 @@ def _notes(tuning: Tuning) -> list[str]:
         tried += f"; {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
     notes = [tried]
     if not _has_plans(tuning):
-        notes += [f"could not run: {settings}: {message}" for settings, _, message in tuning.refused[:_REASONS]]
+        notes += [f"could not run: {refusal.strategy}: {refusal.message}" for refusal in tuning.refused[:_REASONS]]
     bound = format_us(round(best["lower_bound_us"] * PS_PER_US))
     times = ratio(best["time_us"], best["lower_bound_us"])
     early = ", so the search ended early" if tuning.at_lower_bound else ""

@@ -80,10 +80,10 @@ class Axes:
 
     def column(self, option: str) -> str:
         """Return the column of an option: its name, or `set_NAME` for a setting with the name of another column."""
-        taken = self.kernel is not None and (
+        is_ambiguous = self.kernel is not None and (
             option in _COLUMNS or option in self.board_changes or option.startswith("shape_")
         )
-        return f"set_{option}" if taken else option
+        return f"set_{option}" if is_ambiguous else option
 
     def columns(self) -> list[str]:
         """Return the axes with several values, as columns of the table."""
@@ -142,11 +142,11 @@ class Axes:
             self.strategies, self.nram_limits, _combinations(self.options), _combinations(self.launch)
         ):
             launch = {name: value for name, value in values.items() if value is not None}
-            more = {"strategy": strategy} if strategy is not None else {}
-            more |= {"nram_limit_bytes": limit} if limit is not None else {}
+            planner_columns = {"strategy": strategy} if strategy is not None else {}
+            planner_columns |= {"nram_limit_bytes": limit} if limit is not None else {}
             settings = {self.column(name): value for name, value in options.items()}
-            shown = {name: _cell(value) for name, value in settings.items() if value is not None}
-            shown |= {name: _cell(value) for name, value in launch.items()}
+            setting_cells = {name: _cell(value) for name, value in settings.items() if value is not None}
+            setting_cells |= {name: _cell(value) for name, value in launch.items()}
             yield Point(
                 axes=self,
                 shape=shape,
@@ -156,7 +156,7 @@ class Axes:
                 nram_limit_bytes=limit,
                 options=options,
                 launch=launch,
-                columns=columns | more | shown,
+                columns=columns | planner_columns | setting_cells,
             )
 
     def _columns(
@@ -197,10 +197,10 @@ def changed_board(base: Board, changes: Mapping[str, Any]) -> Board:
         cores = values.pop(CORES)
         per_cluster = base.cores_per_cluster
         if cores > per_cluster and cores % per_cluster:
-            whole = cores // per_cluster * per_cluster
+            whole_cores = cores // per_cluster * per_cluster
             raise BoardError(
-                f"{base.name}: {cores} cores are not whole clusters of {per_cluster}; use {whole} or "
-                f"{whole + per_cluster}"
+                f"{base.name}: {cores} cores are not whole clusters of {per_cluster}; use {whole_cores} or "
+                f"{whole_cores + per_cluster}"
             )
         values |= {"clusters": max(cores // per_cluster, 1), "cores_per_cluster": min(cores, per_cluster)}
     return base.replace(**values) if values else base

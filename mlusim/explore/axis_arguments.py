@@ -52,10 +52,10 @@ def axes_of(
 ) -> Axes:
     """Return the validated axes for these arguments of `sweep`. Raises `InputError` and `BoardError`."""
     swept = {name: several(value) for name, value in options.items()}
-    named = {name: several(value) for name, value in as_mapping("settings", settings).items()}
-    empty = [name for name, values in (*swept.items(), *named.items()) if not values]
-    if empty:
-        raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; pass at least one")
+    named_settings = {name: several(value) for name, value in as_mapping("settings", settings).items()}
+    empty_axes = [name for name, values in (*swept.items(), *named_settings.items()) if not values]
+    if empty_axes:
+        raise InputError(f"nothing to sweep: {' and '.join(empty_axes)} has no values; pass at least one")
     seed = as_count("seed", seed, least=0)
     # One text is a list of one. Elements that are not texts are reported with the forms that an argument may have.
     texts = as_tuple(arguments)
@@ -64,12 +64,14 @@ def axes_of(
     kernel_version = as_text("kernel_version", kernel_version)
     operation = operator_by_name(operation)
     if is_operator(operation):
-        _check_no_kernel_options(operation, arguments=arguments, settings=named)
+        _check_no_kernel_options(operation, arguments=arguments, settings=named_settings)
         axes = _operator_axes(operation, swept, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)
         _check_arguments(kernel, arguments, shape)
-        axes = _kernel_axes(kernel, swept, named, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
+        axes = _kernel_axes(
+            kernel, swept, named_settings, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes
+        )
     varied = {parameter: _board_values(parameter, values) for parameter, values in as_mapping("vary", vary).items()}
     for parameter in varied:
         decided_by = _DECIDED_BY.get(parameter, "")
@@ -103,10 +105,13 @@ def _check_no_kernel_options(operation: str, *, arguments: Sequence[str], settin
 def _operator_axes(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> Axes:
     """Return the axes that an operator has: its element types, strategies and options."""
     command = command_of(operation)
-    known = [attribute.name for attribute in command.all_attributes]
+    attribute_names = [attribute.name for attribute in command.all_attributes]
     for name in options:
-        if name not in (*known, command.operator.data_option):
-            raise InputError(f"{name}: {operation} has no such option; {_near(name, known)}{it_has(known)}")
+        if name not in (*attribute_names, command.operator.data_option):
+            raise InputError(
+                f"{name}: {operation} has no such option; {_suggest_option(name, attribute_names)}"
+                f"{it_has(attribute_names)}"
+            )
     if shape is None:
         raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
     if command.operator.data_option != "dtype":
@@ -124,9 +129,9 @@ def _operator_axes(operation: str, options: dict[str, list[Any]], *, shape: Any,
     )
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _suggest_option(name: str, names: Iterable[str]) -> str:
     """Suggest an option for an unknown one: of the operator or kernel, or a parameter of every sweep and tuning."""
-    return nearest(name, known) or nearest(name, _OF_ALL, cutoff=0.75)
+    return nearest(name, names) or nearest(name, _OF_ALL, cutoff=0.75)
 
 
 def _dtypes(dtype: Any) -> list[Any]:
@@ -136,20 +141,20 @@ def _dtypes(dtype: Any) -> list[Any]:
 def _kernel_axes(
     kernel: UserKernel,
     options: dict[str, list[Any]],
-    named: dict[str, list[Any]],
+    named_settings: dict[str, list[Any]],
     *,
     dtype: Any,
     strategy: Any,
     nram_limit_bytes: Any,
 ) -> Axes:
-    """Return the axes that a kernel has: `options` are its launch and its settings; `named` are only settings."""
+    """Return the axes of a kernel: `options` are its launch and its settings; `named_settings` are only settings."""
     name = kernel.name
     if "strategy" in kernel.settings and strategy is not None:
-        named = {"strategy": several(strategy), **named}
+        named_settings = {"strategy": several(strategy), **named_settings}
         strategy = None
     if strategy is not None or nram_limit_bytes is not None:
-        which = "strategy" if strategy is not None else "nram_limit_bytes"
-        raise InputError(f"{which}: {name} is a function of your own, which no planner splits: omit it")
+        parameter = "strategy" if strategy is not None else "nram_limit_bytes"
+        raise InputError(f"{parameter}: {name} is a function of your own, which no planner splits: omit it")
     launch = {key: options.pop(key) for key in _LAUNCH if key in options}
     if "dim" in launch:
         launch["dim"] = [dim if dim is None else as_grid(dim) for dim in launch["dim"]]
@@ -164,14 +169,14 @@ def _kernel_axes(
         check_operations(operations)
     grid = [key for key in launch if key != "theory_ops"]
     if grid and kernel.launches:
-        which = " and ".join(grid)
-        raise InputError(f"{which}: {name} launches its kernels itself: make it a setting of {name}")
-    settings = {**options, **named}
-    unknown = [key for key in settings if key not in kernel.settings]
-    if unknown:
+        parameter = " and ".join(grid)
+        raise InputError(f"{parameter}: {name} launches its kernels itself: make it a setting of {name}")
+    settings = {**options, **named_settings}
+    unknown_settings = [key for key in settings if key not in kernel.settings]
+    if unknown_settings:
         raise InputError(
-            f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; "
-            f"{_near(unknown[0], kernel.settings)}{it_has(kernel.settings)}"
+            f"{unknown_settings[0]}: {name} has no such parameter with a default, which is a setting; "
+            f"{_suggest_option(unknown_settings[0], kernel.settings)}{it_has(kernel.settings)}"
         )
     settings = with_texts_parsed(settings, kernel.settings)
     return Axes(operator=name, kernel=kernel, dtypes=_dtypes(dtype), options=settings, launch=launch)
@@ -240,13 +245,13 @@ def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
     return list(dict.fromkeys(extents))
 
 
-def _numbers(name: str, values: Any, *, whole: bool = True) -> Iterator[Any]:
-    """Return the values of a list, with each text replaced by its numbers; with `whole`, 307.2e9 is an integer."""
+def _numbers(name: str, values: Any, *, integers: bool = True) -> Iterator[Any]:
+    """Return the values of a list, with each text replaced by its numbers; with `integers`, 307.2e9 is an integer."""
     for value in several(values):
         if isinstance(value, str):
-            yield from numbers(name, value, whole=whole)
+            yield from numbers(name, value, integers=integers)
         else:
-            yield int(value) if whole and isinstance(value, float) and value.is_integer() else value
+            yield int(value) if integers and isinstance(value, float) and value.is_integer() else value
 
 
 def _positive_integers(name: str, values: Any) -> list[int | None]:
@@ -260,9 +265,9 @@ def _positive_integers(name: str, values: Any) -> list[int | None]:
 
 
 def _board_values(parameter: str, values: Any) -> list[Any]:
-    whole = board_parameter(parameter) is int
-    parsed = [*_numbers(parameter, values, whole=whole)]
+    is_integer = board_parameter(parameter) is int
+    parsed = [*_numbers(parameter, values, integers=is_integer)]
     for number in parsed:
-        if isinstance(number, bool) or not isinstance(number, int if whole else int | float):
-            raise InputError(f"{parameter}: {shown(number)} is not a {'whole number' if whole else 'number'}")
+        if isinstance(number, bool) or not isinstance(number, int if is_integer else int | float):
+            raise InputError(f"{parameter}: {shown(number)} is not a {'whole number' if is_integer else 'number'}")
     return [*dict.fromkeys(parsed)]

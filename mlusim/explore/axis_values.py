@@ -36,28 +36,28 @@ _ITEM = re.compile(NUMBER.format("low") + rf"(?:\.\.{NUMBER.format('high')}(?P<s
 _NO_STEP = re.compile(rf"{NUMBER.format('low')}\.\.{NUMBER.format('high')}")
 
 
-def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
+def numbers(name: str, text: str, *, integers: bool = True) -> list[int | float]:
     """Return the values listed in a text.
 
     Args:
         name: name of the parameter, which ends with its unit: `nram_bytes`, `clock_hz`, `clusters`.
         text: values and ranges, separated by commas.
-        whole: whether they must be integers.
+        integers: whether they must be integers.
 
     Raises `InputError` for anything but a number, a unit of another kind, a fraction where an integer is required, and
     a range that is empty or endless.
     """
-    values = [value for item in text.split(",") for value in _item_values(name, item.strip(), whole=whole)]
+    values = [value for item in text.split(",") for value in _item_values(name, item.strip(), integers=integers)]
     _check_count(name, text, len(values))
     return values
 
 
 def shapes(text: str) -> list[tuple[int, ...]]:
     """Return the shapes listed in a text of extents separated by commas or x, or ranges. Raises `InputError`."""
-    bare = text.strip().strip("[]()").replace(" ", "")
-    if not bare:
+    numbers_text = text.strip().strip("[]()").replace(" ", "")
+    if not numbers_text:
         return [()]
-    extents = [_item_values("shape", part, whole=True) for part in re.split(r"[,xX]", bare)]
+    extents = [_item_values("shape", part, integers=True) for part in re.split(r"[,xX]", numbers_text)]
     count = math.prod(map(len, extents))
     _check_count("shape", text, count)
     return [tuple(int(extent) for extent in shape) for shape in product(*extents)]
@@ -70,7 +70,7 @@ def _check_count(name: str, text: str, count: int) -> None:
         )
 
 
-def _item_values(name: str, item: str, *, whole: bool) -> list[int | float]:
+def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
     if re.fullmatch(r"-\d+", item):
         # An axis may count from the end; other parameters reject negative values later.
         return [int(item)]
@@ -89,7 +89,7 @@ def _item_values(name: str, item: str, *, whole: bool) -> list[int | float]:
 
     low = value("low")
     if match["high"] is None:
-        return [as_number(name, item, low, whole=whole)]
+        return [as_number(name, item, low, whole=integers)]
     if match["sign"] == "*":
         if match["step_unit"]:
             raise InputError(f"{name}: {shown(item)}: a factor has no unit: omit {match['step_unit']}")
@@ -97,7 +97,7 @@ def _item_values(name: str, item: str, *, whole: bool) -> list[int | float]:
     else:
         step = value("step")
     values = _range_values(name, item, low, value("high"), match["sign"], step)
-    return [as_number(name, item, value, whole=whole) for value in values]
+    return [as_number(name, item, value, whole=integers) for value in values]
 
 
 def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
@@ -135,9 +135,13 @@ def several(value: Any) -> list[Any]:
     values = value if isinstance(value, list | range | Iterator) else [value]
     distinct: dict[Any, Any] = {}
     for item in map(as_plain, values):
-        plain = tuple(item.tolist()) if isinstance(item, np.ndarray) else item
-        key = repr(plain) if isinstance(plain, Collection) or type(plain).__hash__ is None else plain
-        distinct.setdefault((type(plain), key), plain)
+        plain_value = tuple(item.tolist()) if isinstance(item, np.ndarray) else item
+        key = (
+            repr(plain_value)
+            if isinstance(plain_value, Collection) or type(plain_value).__hash__ is None
+            else plain_value
+        )
+        distinct.setdefault((type(plain_value), key), plain_value)
     return [*distinct.values()]
 
 
@@ -153,14 +157,14 @@ def boards_of(value: Any) -> list[Board]:
     for item in listed(value):
         if not isinstance(item, str | Path | Board):
             raise BoardError(f"{shown(item)} is not a board: name a preset or a TOML file, or pass a Board")
-        chosen = board(item)
-        if chosen in boards:
+        item_board = board(item)
+        if item_board in boards:
             continue
-        if any(chosen.name == other.name for other in boards):
+        if any(item_board.name == other.name for other in boards):
             raise InputError(
-                f"two different boards are called {chosen.name}: give one another name in its TOML file, name = ..."
+                f"two different boards are called {item_board.name}: give one another name in its TOML file, name = ..."
             )
-        boards.append(chosen)
+        boards.append(item_board)
     return boards
 
 
@@ -169,8 +173,10 @@ def board_parameter(name: str) -> type:
     kinds = {item.name: {"int": int, "float": float}.get(str(item.type)) for item in fields(Board)}
     kind = kinds.get(name)
     if kind is None:
-        near = nearest(name, [key for key, value in kinds.items() if value], cutoff=0.4)
-        raise InputError(f"a board has no parameter {shown(name)} to vary; {near}`mlusim devices mlu370-x4` lists them")
+        suggestion = nearest(name, [key for key, value in kinds.items() if value], cutoff=0.4)
+        raise InputError(
+            f"a board has no parameter {shown(name)} to vary; {suggestion}`mlusim devices mlu370-x4` lists them"
+        )
     return kind
 
 

@@ -92,14 +92,14 @@ def _check_arrays(names: str, a: Array, b: Array) -> None:
     rule = "ways to run one operation differ in time, never in the result: one of these kernels or plans is wrong"
     if a.shape != b.shape or a.dtype != b.dtype:
         raise MlusimError(f"{names} give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; {rule}")
-    bits = _bits(a) != _bits(b)
-    if bits.any():
-        position: Any = tuple(int(index[0]) for index in np.nonzero(bits))
+    differs = _raw(a) != _raw(b)
+    if differs.any():
+        position: Any = tuple(int(index[0]) for index in np.nonzero(differs))
         raise MlusimError(
-            f"{names} differ in {group_digits(int(bits.sum()))} of {group_digits(a.size)} elements, first at "
+            f"{names} differ in {group_digits(int(differs.sum()))} of {group_digits(a.size)} elements, first at "
             f"{list(position)}: {a[position]} and {b[position]}; {rule}"
         )
 
 
-def _bits(array: Array) -> Array:
+def _raw(array: Array) -> Array:
     return array.view(raw_dtype(array.dtype))

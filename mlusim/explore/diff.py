@@ -83,16 +83,16 @@ class Difference:
     @property
     def names(self) -> tuple[str, str]:
         """Descriptions of the runs: kernel, board, strategy, and the options that only this run's command has."""
-        words = [_options(result) for result in (self.before, self.after)]
+        options = [_options(result) for result in (self.before, self.after)]
         first, second = (
             ", ".join(
                 (
                     f"{result.operator} on {result.board.name}",
                     *filter(None, [result.strategy and f"strategy {result.strategy}"]),
-                    *(word for word in own if word not in other),
+                    *(word for word in options_here if word not in other),
                 )
             )
-            for result, own, other in zip((self.before, self.after), words, reversed(words), strict=True)
+            for result, options_here, other in zip((self.before, self.after), options, reversed(options), strict=True)
         )
         return first, second
 
@@ -111,8 +111,8 @@ class Difference:
 
 def _options(result: Result) -> list[str]:
     """Return the options of a run's command that say what runs."""
-    words = shlex.split(result.made_by.get("command") or "")
-    pairs = [word.partition("=")[::2] if word.startswith("--") and "=" in word else (word, "") for word in words]
+    arguments = shlex.split(result.made_by.get("command") or "")
+    pairs = [word.partition("=")[::2] if word.startswith("--") and "=" in word else (word, "") for word in arguments]
     options = []
     for (option, value), (following, _) in pairwise([*pairs, ("", "")]):
         if option in _OPTIONS:
@@ -128,20 +128,21 @@ def diff(before: Result | str | PathLike[str], after: Result | str | PathLike[st
     """
     before, after = as_result(before), as_result(after)
     spent = [_time_by_core(run) for run in (before, after)]
-    most = max(working for _, working in spent)
-    counted = [
-        max(working, min(most, run.board.cores)) for run, (_, working) in zip((before, after), spent, strict=True)
+    max_working = max(working for _, working in spent)
+    counted_cores = [
+        max(working, min(max_working, run.board.cores))
+        for run, (_, working) in zip((before, after), spent, strict=True)
     ]
     causes = [
         shares(dict(zip(CAUSES, by_core[:cores].sum(axis=0).tolist(), strict=True)), cores, run.time_ps)
-        for run, (by_core, _), cores in zip((before, after), spent, counted, strict=True)
+        for run, (by_core, _), cores in zip((before, after), spent, counted_cores, strict=True)
     ]
     return Difference(
         before=before,
         after=after,
         time_ps=after.time_ps - before.time_ps,
         causes_ps={name: causes[1][name] - causes[0][name] for name in CAUSES},
-        lines=_lines(_by_line(before, counted[0]), _by_line(after, counted[1])),
+        lines=_lines(_by_line(before, counted_cores[0]), _by_line(after, counted_cores[1])),
         metrics=_metrics(before, after),
     )
 
@@ -152,18 +153,18 @@ def _time_by_core(result: Result) -> tuple[Integers, int]:
     A core works if it spends time on anything but `issue`, `launch` and `idle`.
     """
     by_core = result.metrics.core_causes_ps
-    works = by_core[:, [name not in ("issue", "launch", "idle") for name in CAUSES]].any(axis=1)
-    return by_core[np.argsort(~works, kind="stable")], max(int(works.sum()), 1)
+    is_working = by_core[:, [name not in ("issue", "launch", "idle") for name in CAUSES]].any(axis=1)
+    return by_core[np.argsort(~is_working, kind="stable")], max(int(is_working.sum()), 1)
 
 
 def shares(core_ps: Mapping[Any, int], cores: int, total_ps: int) -> dict[Any, int]:
     """Convert core-picoseconds to whole picoseconds per core on average, whose sum is exactly `total_ps`."""
-    rounded = {name: total // cores for name, total in core_ps.items()}
-    rest = total_ps - sum(rounded.values())
+    floors = {name: total // cores for name, total in core_ps.items()}
+    remainder = total_ps - sum(floors.values())
     # Round up the largest remainders.
-    for name in sorted(core_ps, key=lambda name: -(core_ps[name] % cores))[:rest]:
-        rounded[name] += 1
-    return rounded
+    for name in sorted(core_ps, key=lambda name: -(core_ps[name] % cores))[:remainder]:
+        floors[name] += 1
+    return floors
 
 
 def source_text(result: Result, file: str, line: int) -> str:
@@ -174,30 +175,45 @@ def source_text(result: Result, file: str, line: int) -> str:
     return f"line {line}" if line else OTHER
 
 
-def _lines(
-    old: dict[tuple[str, str, str, int], tuple[int, int]], new: dict[tuple[str, str, str, int], tuple[int, int]]
-) -> list[LineChange]:
+class _LineKey(NamedTuple):
+    """What identifies a line in both runs; `repeat`: the number of equal lines before it."""
+
+    file: str
+    function: str
+    text: str
+    repeat: int
+
+
+class _LineTotal(NamedTuple):
+    """The number of a line in a run, and its time."""
+
+    line: int
+    time_ps: int
+
+
+def _lines(old: dict[_LineKey, _LineTotal], new: dict[_LineKey, _LineTotal]) -> list[LineChange]:
     changes = []
     for key in {**old, **new}:
-        (line, spent), (other_line, other_spent) = old.get(key, (0, 0)), new.get(key, (0, 0))
-        file, function, text, _ = key
-        changes.append(LineChange(file, function, text, line, other_line, other_spent - spent))
+        before, after = old.get(key, _LineTotal(0, 0)), new.get(key, _LineTotal(0, 0))
+        changes.append(
+            LineChange(key.file, key.function, key.text, before.line, after.line, after.time_ps - before.time_ps)
+        )
     return sorted(changes, key=lambda change: (-abs(change.time_ps), change.file, change.before, change.after))
 
 
-def _by_line(result: Result, cores: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
-    """Map (file, function, text, number of equal lines before it) to line number and time, for so many cores."""
+def _by_line(result: Result, cores: int) -> dict[_LineKey, _LineTotal]:
+    """Return the lines of a run with their number and time, for so many cores."""
     totals = {(line.file, line.line, line.function): int(line.spent_ps.sum()) for line in result.lines}
     if cores < result.board.cores and totals:  # a run without a launch has no lines
         # Cores without work have no time in a line.
         totals["", 0, ""] -= (result.board.cores - cores) * result.time_ps
-    lines: dict[tuple[str, str, str, int], tuple[int, int]] = {}
+    lines: dict[_LineKey, _LineTotal] = {}
     for (file, line, function), spent in sorted(shares(totals, cores, result.time_ps).items()):
         text = source_text(result, file, line)
         repeat = 0
-        while (key := (source_name(file), function, text, repeat)) in lines:
+        while (key := _LineKey(source_name(file), function, text, repeat)) in lines:
             repeat += 1
-        lines[key] = line, spent
+        lines[key] = _LineTotal(line, spent)
     return lines
 
 

@@ -61,10 +61,10 @@ class Explanation:
         return suggestions_of(self.result, progress=self.progress)
 
     def __repr__(self) -> str:
-        above = f"{format_us(self.above_ps)} above the lower bound"
+        text = f"{format_us(self.above_ps)} above the lower bound"
         if self.above_ps:
-            above += f", most of it {LOSSES[max(self.losses_ps, key=lambda name: self.losses_ps[name])]}"
-        return f"<explanation of {self.result.operator} on {self.result.board.name}: {above}>"
+            text += f", most of it {LOSSES[max(self.losses_ps, key=lambda name: self.losses_ps[name])]}"
+        return f"<explanation of {self.result.operator} on {self.result.board.name}: {text}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as JSON types."""
@@ -88,18 +88,18 @@ def explain(run: Result | str | PathLike[str], *, progress: bool = False) -> Exp
     result = as_result(run)
     cores = result.board.cores
     totals = {number: int(line.spent_ps.sum()) for number, line in enumerate(result.lines)}
-    times = shares(totals, cores, result.time_ps)
+    time_by_line = shares(totals, cores, result.time_ps)
     lines = [
         LineShare(
             source_name(line.file),
             line.line,
             line.function,
             source_text(result, line.file, line.line),
-            times[number],
+            time_by_line[number],
             shares(
                 {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
                 cores,
-                times[number],
+                time_by_line[number],
             ),
         )
         for number, line in enumerate(result.lines)

@@ -69,7 +69,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
-        self._seen: dict[int, bytes] = {}
+        self._digests: dict[int, bytes] = {}
         self._alive: list[Any] = []  # so that no id is used twice
 
     def of(self, value: Any, name: str) -> bytes:
@@ -77,12 +77,12 @@ class _Walk:
         if type(value) in _SCALARS:
             return _join(type(value).__name__, repr(value))
         key = id(value)
-        if key not in self._seen:
+        if key not in self._digests:
             self._alive.append(value)
             # A reference to a value in progress is a cycle, identified by its index.
-            self._seen[key] = _join("cycle", str(len(self._seen)))
-            self._seen[key] = self._content(value, name)
-        return self._seen[key]
+            self._digests[key] = _join("cycle", str(len(self._digests)))
+            self._digests[key] = self._content(value, name)
+        return self._digests[key]
 
     def _content(self, value: Any, name: str) -> bytes:
         match value:
@@ -117,9 +117,9 @@ class _Walk:
                 return self._object(value, name)
 
     def _array(self, value: Array, name: str) -> bytes:
-        plain = value.view(np.ndarray)
-        data = np.ascontiguousarray(plain).reshape(-1).view(np.uint8)
-        digest = _join("array", str(plain.dtype), str(plain.shape), hashlib.sha256(data.tobytes()).digest())
+        array = value.view(np.ndarray)
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        digest = _join("array", str(array.dtype), str(array.shape), hashlib.sha256(data.tobytes()).digest())
         if type(value) in {np.ndarray, np.memmap}:
             return digest
         # Subclasses, such as masked arrays, have further attributes.
@@ -151,8 +151,8 @@ class _Walk:
         names, attributes, imports, dotted = _lookups(code)
         modules = {module: self._imported(module, function.__name__) for module in sorted({*imports.values()})}
         scope = function.__globals__ | {name: modules[module] for name, module in imports.items()}
-        outside = names & _OUTSIDE_NAMES - function.__globals__.keys() | attributes & _OUTSIDE_ATTRIBUTES
-        self.unknown += [f"what {function.__name__} reads by `{name}`" for name in sorted(outside)]
+        outside_names = names & _OUTSIDE_NAMES - function.__globals__.keys() | attributes & _OUTSIDE_ATTRIBUTES
+        self.unknown += [f"what {function.__name__} reads by `{name}`" for name in sorted(outside_names)]
         for name, attribute in sorted(dotted):
             module = scope.get(name)
             if isinstance(module, types.ModuleType) and _reads_outside(getattr(module, attribute, None), _READERS):

@@ -71,9 +71,9 @@ class KernelCall:
         )
         read = read_inputs(arguments, seed=self.seed, data=data, boards=[board] if board else [])
         parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
-        chosen = {**self.settings, **read}
+        given_values = {**self.settings, **read}
         return {
-            parameter.name: chosen.get(parameter.name, parameter.default)
+            parameter.name: given_values.get(parameter.name, parameter.default)
             for parameter in parameters
             if parameter.kind not in VARIABLE
         }
@@ -99,13 +99,13 @@ class KernelCall:
         """Return the kernel, its positional arguments in order, and its keyword arguments with those of the launch."""
         function = self.kernel.function
         values = self.values(board, data=data)
-        only = {name: values.pop(name) for name in keyword_names(function)}
+        by_keyword = {name: values.pop(name) for name in keyword_names(function)}
         # These names are parameters of `run`, so they cannot be passed by keyword.
-        bound = {name: only.pop(name) for name in [*only] if name in OF_A_RUN}
-        if bound:
-            function = partial(function, **bound)
+        run_keywords = {name: by_keyword.pop(name) for name in [*by_keyword] if name in OF_A_RUN}
+        if run_keywords:
+            function = partial(function, **run_keywords)
             function.__name__ = self.kernel.name  # type: ignore[attr-defined]  # a partial takes any attribute
-        return function, list(values.values()), {**self.launch, "theory_ops": self.theory_ops, **only}
+        return function, list(values.values()), {**self.launch, "theory_ops": self.theory_ops, **by_keyword}
 
     def run(self, board: Board, *, data: bool = True, progress: bool = False, **options: Any) -> Result:
         """Run the kernel on a temporary device. Raises `InputError`, and the errors of the run.
@@ -157,8 +157,8 @@ class KernelCall:
         except MlusimError:
             raise
         except Exception as error:
-            at = where_in(error, self.kernel.file)
-            raise KernelError(f"{self.kernel.name}: {at}{type(error).__name__}: {error}") from error
+            location = where_in(error, self.kernel.file)
+            raise KernelError(f"{self.kernel.name}: {location}{type(error).__name__}: {error}") from error
         device.synchronize()
         return device.result(self.kernel.name, theory_ops=self.theory_ops)
 

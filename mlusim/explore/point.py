@@ -113,11 +113,11 @@ def option_json(value: Any) -> Any:
     """Return an option's value for JSON, with element types by name."""
     if isinstance(value, _TUPLES):
         return tuple(option_json(item) for item in value)
-    plain = as_plain(value)
-    if plain is None or isinstance(plain, bool | int | float | str):
-        return plain
+    plain_value = as_plain(value)
+    if plain_value is None or isinstance(plain_value, bool | int | float | str):
+        return plain_value
     try:
-        return dtype_name(dtype_of(plain))
+        return dtype_name(dtype_of(plain_value))
     except InputError:
         raise InputError(
             f"{shown(value)} cannot be swept: a value is a number, boolean, text, element type or a tuple of these"
@@ -164,13 +164,13 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
 
 def _prepare(payload: dict[str, Any], board: Board) -> Call:
     command = command_of(payload["operator"])
-    options = {name: _tupled(value) for name, value in payload["options"].items()}
+    options = {name: _as_hashable(value) for name, value in payload["options"].items()}
     draw = RandomTensors(payload["seed"], data=payload["data"], boards=[board])
     arrays = command.example(draw, tuple(payload["shape"]), dtype_of(payload["dtype"]), options)
     return command.prepare(options, arrays, board, payload["strategy"], payload["nram_limit_bytes"])
 
 
-def _tupled(value: Any) -> Any:
+def _as_hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, _TUPLES) else value
 
 
@@ -190,13 +190,13 @@ def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
 def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
     """Return a user's function with its arguments from a `Point.payload`."""
     shape = payload["shape"]
-    launch = {name: _tupled(value) for name, value in payload["launch"].items()}
+    launch = {name: _as_hashable(value) for name, value in payload["launch"].items()}
     return KernelCall(
         kernel=restored(payload["kernel"]),
         arguments=tuple(payload["arguments"]),
         shape=None if shape is None else tuple(shape),
         dtype=dtype_of(payload["dtype"]),
-        settings={name: _tupled(value) for name, value in payload["options"].items()},
+        settings={name: _as_hashable(value) for name, value in payload["options"].items()},
         theory_ops=launch.pop("theory_ops", None),
         launch=launch,
         seed=payload["seed"],

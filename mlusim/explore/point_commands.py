@@ -23,20 +23,20 @@ from mlusim.ops.commands import command_of
 def operator_command_line(point: Point, device: Any) -> str:
     """Return the equivalent `mlusim run ...` command."""
     command = command_of(point.axes.operator)
-    words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
-    words += [flag_of(command.operator.data_option), str(point.columns[point.axes.dtype_name])]
+    arguments = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
+    arguments += [flag_of(command.operator.data_option), str(point.columns[point.axes.dtype_name])]
     for attribute in command.all_attributes:
         value = point.options.get(attribute.name)
         if value is True:
-            words.append(flag_of(attribute.name))
+            arguments.append(flag_of(attribute.name))
         elif value is not None and value is not False and not (attribute.quiet and value == attribute.default):
-            words += [flag_of(attribute.name), str(point.columns[attribute.name])]
+            arguments += [flag_of(attribute.name), str(point.columns[attribute.name])]
     if point.axes.seed:
-        words += ["--seed", str(point.axes.seed)]
-    words += ["--device", _device_name(device, point.board), "--strategy", str(point.strategy)]
+        arguments += ["--seed", str(point.axes.seed)]
+    arguments += ["--device", _device_name(device, point.board), "--strategy", str(point.strategy)]
     if point.nram_limit_bytes is not None:
-        words += ["--nram-limit", str(point.nram_limit_bytes)]
-    return shlex.join(words)
+        arguments += ["--nram-limit", str(point.nram_limit_bytes)]
+    return shlex.join(arguments)
 
 
 def operator_python(point: Point, device: Any) -> str:
@@ -47,35 +47,35 @@ def operator_python(point: Point, device: Any) -> str:
         for attribute in record.attributes
         if attribute.quiet and attributes[attribute.name] == attribute.default
     }
-    words = [
+    arguments = [
         *record.tensors,
         *(f"{name}={option_json(value)!r}" for name, value in attributes.items() if name not in quiet),
     ]
-    words.append(f"device={_device_name(device, point.board)!r}")
-    words.append(f"strategy={point.strategy!r}")
+    arguments.append(f"device={_device_name(device, point.board)!r}")
+    arguments.append(f"strategy={point.strategy!r}")
     if point.nram_limit_bytes is not None:
-        words.append(f"nram_limit_bytes={point.nram_limit_bytes}")
-    return f"mlusim.ops.{record.name}({', '.join(words)})"
+        arguments.append(f"nram_limit_bytes={point.nram_limit_bytes}")
+    return f"mlusim.ops.{record.name}({', '.join(arguments)})"
 
 
 def kernel_command_line(point: Point, name: str, device: Any) -> str:
     """Return the `mlusim run ...` command of a kernel, which `name` says how to find."""
     kernel = point.axes.kernel
-    words = ["mlusim", "run", name, *(compile_words(kernel.function) if kernel else ())]
+    arguments = ["mlusim", "run", name, *(compile_words(kernel.function) if kernel else ())]
     for argument in point.axes.arguments:
-        words += ["--arg", argument]
+        arguments += ["--arg", argument]
     if point.shape is not None:
-        words += ["--shape", ",".join(map(str, point.shape)), "--dtype", dtype_name(point.dtype)]
+        arguments += ["--shape", ",".join(map(str, point.shape)), "--dtype", dtype_name(point.dtype)]
     for setting, value in point.options.items():
-        words += ["--set", f"{setting}={value}"]
+        arguments += ["--set", f"{setting}={value}"]
     for option, value in point.launch.items():
-        words += [
+        arguments += [
             f"--{option.replace('_', '-')}",
             ",".join(map(str, value)) if isinstance(value, tuple) else str(value),
         ]
     if point.axes.seed:
-        words += ["--seed", str(point.axes.seed)]
-    return shlex.join([*words, "--device", _device_name(device, point.board)])
+        arguments += ["--seed", str(point.axes.seed)]
+    return shlex.join([*arguments, "--device", _device_name(device, point.board)])
 
 
 def kernel_name(kernel: str | Callable[..., Any]) -> str:
@@ -94,25 +94,25 @@ def kernel_python(point: Point, device: Any) -> str:
     kernel, name = point.axes.kernel, point.axes.operator
     if kernel and kernel.launches:
         settings = [f"{name}={value!r}" for name, value in point.options.items()]
-        words = ["device", repr(point.shape), repr(dtype_name(point.dtype)), *settings]
+        arguments = ["device", repr(point.shape), repr(dtype_name(point.dtype)), *settings]
         device_call = f"device = mlusim.Device({_device_name(device, point.board)!r}, data=False)"
-        return f"{device_call}; {name}({', '.join(words)}); device.synchronize()"
+        return f"{device_call}; {name}({', '.join(arguments)}); device.synchronize()"
     tensors = kernel.tensors if kernel else ()
     # A setting called as a parameter of `run` is bound before.
-    bound = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
-    words = [
-        f"functools.partial({', '.join([name, *bound])})" if bound else name,
+    bound_settings = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
+    arguments = [
+        f"functools.partial({', '.join([name, *bound_settings])})" if bound_settings else name,
         *tensors,
         f"device={_device_name(device, point.board)!r}",
     ]
-    words += [f"{name}={value!r}" for name, value in point.options.items() if name not in OF_A_RUN]
-    words += [f"{name}={value!r}" for name, value in point.launch.items()]
-    return f"mlusim.run({', '.join(words)})"
+    arguments += [f"{name}={value!r}" for name, value in point.options.items() if name not in OF_A_RUN]
+    arguments += [f"{name}={value!r}" for name, value in point.launch.items()]
+    return f"mlusim.run({', '.join(arguments)})"
 
 
 def _device_name(device: Any, board: Board) -> str:
     """Return a board as the user named it, by name or file; a preset's name; else a file, which `to_toml` makes."""
-    (named,) = several(device)
-    if isinstance(named, str | Path):
-        return str(named)
+    (device_given,) = several(device)
+    if isinstance(device_given, str | Path):
+        return str(device_given)
     return board.name if board.name in preset_names() and board == preset(board.name) else f"{board.name}.toml"

@@ -42,8 +42,8 @@ def from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
     path = Path(file)
     text = source_text(path)
     name = name or _only_kernel(path, text)
-    resolved = path.resolve()
-    return execute(resolved, text, name, file), name, {"file": str(resolved), "text": text}
+    full_path = path.resolve()
+    return execute(full_path, text, name, file), name, {"file": str(full_path), "text": text}
 
 
 def source_text(path: Path) -> str:
@@ -78,9 +78,9 @@ def _only_kernel(path: Path, text: str) -> str:
     return names[0]
 
 
-def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
-    """Return a function of a module created from the text; `shown` names the file in messages."""
-    shown = shown or str(path)
+def execute(path: Path, text: str, name: str, file_name: str = "") -> Function:
+    """Return a function of a module created from the text; `file_name` names the file in messages."""
+    file_name = file_name or str(path)
     module = types.ModuleType(f"mlusim_kernel_{path.stem}")
     module.__file__ = str(path)
     module.__package__, _ = _package(path)
@@ -95,21 +95,21 @@ def execute(path: Path, text: str, name: str, shown: str = "") -> Function:
     except InputError:
         raise
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(f"{shown}: {where_in(interrupt, path)}the file was being loaded")
+        interrupt.add_note(f"{file_name}: {where_in(interrupt, path)}the file was being loaded")
         raise
     except BaseException as error:
-        refused = InputError(f"{shown}: cannot be loaded: {where_in(error, path)}{_error_text(error, path)}")
+        load_error = InputError(f"{file_name}: cannot be loaded: {where_in(error, path)}{_error_text(error, path)}")
         if isinstance(error, SyntaxError):  # whose traceback has no line of the file
-            raise refused from None
-        raise refused from error
+            raise load_error from None
+        raise load_error from error
     finally:
         _files_loading.pop()
     function: Function | None = module.__dict__.get(name)
     if not callable(function):
         functions = {key: value for key, value in vars(module).items() if inspect.isfunction(value) and key[:1] != "_"}
-        defined = [key for key, value in functions.items() if value.__code__.co_filename == str(path)]
-        has = f"it has {', '.join(defined)}" if defined else "it defines no functions"
-        raise InputError(f"{shown} has no function {name!r}: {has}")
+        names = [key for key, value in functions.items() if value.__code__.co_filename == str(path)]
+        has = f"it has {', '.join(names)}" if names else "it defines no functions"
+        raise InputError(f"{file_name} has no function {name!r}: {has}")
     return function
 
 
@@ -129,7 +129,7 @@ def importable_from(path: Path | str) -> Iterator[None]:
         names |= {module.stem for module in folder.glob("*.py")}
         names |= {init.parent.name for init in folder.glob("*/__init__.py")}
     names -= {name for name in names if installed(name)} | {"__main__"}
-    hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in names}
+    hidden_modules = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in names}
     sys.path.extend(map(str, folders))
     invalidate_caches()
     try:
@@ -140,7 +140,7 @@ def importable_from(path: Path | str) -> Iterator[None]:
         for name in [*sys.modules]:
             if name.partition(".")[0] in names:
                 del sys.modules[name]
-        sys.modules.update(hidden)
+        sys.modules.update(hidden_modules)
 
 
 def _package(path: Path) -> tuple[str, Path]:

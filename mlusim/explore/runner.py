@@ -79,7 +79,7 @@ class Runner:
         pending: dict[Future[Answer], tuple[Any, Payload]] = {}
         try:
             while True:
-                while len(pending) < self._room() and (item := next(remaining, None)) is not None:
+                while len(pending) < self._max_in_flight() and (item := next(remaining, None)) is not None:
                     suspects.append(item)  # until the pool has taken it
                     # The pool is started with the first point, and not at all if every point is known.
                     future = self._executor().submit(run_point, item[1])
@@ -119,13 +119,13 @@ class Runner:
         with worker_pool(1) as pool:
             try:
                 with without_interrupts():
-                    alone = pool.submit(run_point, payload)
-                answer: Answer = alone.result()
+                    future = pool.submit(run_point, payload)
+                answer: Answer = future.result()
             except BrokenProcessPool:
                 return DIED, _DEAD, {}, 0.0
             return answer
 
-    def _room(self) -> int:
+    def _max_in_flight(self) -> int:
         workers = self.workers if self._client is None else sum(self._client.ncores().values())
         return _QUEUED_PER_WORKER * max(workers, 1)
 

@@ -23,7 +23,7 @@ def setting_values(name: str, text: str, default: Any) -> list[Any] | None:
             raise InputError(f"{name}={text}: choose true or false")
         return [_WORDS[part] for part in parts]
     if isinstance(default, int | float):
-        return numbers(name, text, whole=isinstance(default, int))
+        return numbers(name, text, integers=isinstance(default, int))
     return _tuples(name, text) if isinstance(default, tuple | list) else None
 
 

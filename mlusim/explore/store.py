@@ -136,9 +136,11 @@ class Store:
             if verdict != "ok":
                 raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: {verdict}")
             # A row with a damaged key is misplaced and may hide others, so check all of them.
-            bad = [_name(row) for row in base.execute(_SELECT) if not _is_good(row)]
-            if bad:
-                raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: the checksum of {', '.join(bad[:_MAX_NAMED])} is wrong")
+            damaged_rows = [_name(row) for row in base.execute(_SELECT) if not _is_good(row)]
+            if damaged_rows:
+                raise sqlite3.DatabaseError(
+                    f"{_CORRUPT[0]}: the checksum of {', '.join(damaged_rows[:_MAX_NAMED])} is wrong"
+                )
 
     def _check_schema(self) -> None:
         base = self._base
@@ -157,7 +159,7 @@ class Store:
                 f"{self.path} has points in format {schema}, and this mlusim writes format {_SCHEMA}: name another file"
             )
 
-    def _rebuild(self, path: Path, why: str) -> None:
+    def _rebuild(self, path: Path, reason: str) -> None:
         """Rename a damaged file, and copy its good rows to a new one."""
         damaged_path = path.with_name(f"{path.name}.damaged")
         number = 1
@@ -169,8 +171,8 @@ class Store:
                 path.with_name(path.name + suffix).replace(damaged_path.with_name(damaged_path.name + suffix))
         rows = _salvage(damaged_path)
         self.damaged.append(
-            f"{path} is damaged ({why}): {len(rows)} of its points are intact, and the others run again; the old file "
-            f"is now {damaged_path}"
+            f"{path} is damaged ({reason}): {len(rows)} of its points are intact, and the others run again; the "
+            f"old file is now {damaged_path}"
         )
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             self._base = base
@@ -180,8 +182,8 @@ class Store:
 
     def known(self, keys: Iterable[str], *, retry: bool = False) -> set[str]:
         """Return the keys of finished points, which need not run again; on `retry`, excludes failed ones."""
-        settled = (DONE, IMPOSSIBLE) if retry else (DONE, IMPOSSIBLE, FAILED)
-        return {key for key, outcome in self._read(keys) if outcome.status in settled}
+        statuses = (DONE, IMPOSSIBLE) if retry else (DONE, IMPOSSIBLE, FAILED)
+        return {key for key, outcome in self._read(keys) if outcome.status in statuses}
 
     def read(self, keys: Iterable[str]) -> dict[str, Outcome]:
         """Return the outcomes of the given keys that are in the file."""
@@ -199,9 +201,9 @@ class Store:
         base = self._base
         try:
             base.execute("BEGIN IMMEDIATE")
-            before = base.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
-            intact = before is not None and before[1] == DONE.encode() and _is_good(before)
-            if not intact:
+            old_row = base.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
+            is_intact = old_row is not None and old_row[1] == DONE.encode() and _is_good(old_row)
+            if not is_intact:
                 base.execute(_INSERT, (*values, _checksum(values)))
             base.execute("COMMIT")
         except sqlite3.DatabaseError as error:
@@ -209,12 +211,12 @@ class Store:
 
     def merge(self, other: Store) -> int:
         """Add the points of another file; return how many were new. Damaged rows are omitted."""
-        before = {row[0] for row in self._rows(_SELECT, ())}
+        old_keys = {row[0] for row in self._rows(_SELECT, ())}
         rows = other._rows(_SELECT, ())
-        good = {row[0]: outcome for row in rows if (outcome := other._outcome(row)) is not None}
-        for key, outcome in good.items():
+        outcomes = {row[0]: outcome for row in rows if (outcome := other._outcome(row)) is not None}
+        for key, outcome in outcomes.items():
             self.add(key.decode(), outcome)
-        return len(good.keys() - before)
+        return len(outcomes.keys() - old_keys)
 
     def _read(self, keys: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
         for key in keys:
@@ -288,8 +290,8 @@ def _is_damaged(path: Path, error: sqlite3.DatabaseError) -> bool:
     with path.open("rb") as stream:
         header = stream.read(100)
     # SQLite opens a file with an unknown write version as read-only.
-    unknown = "readonly" in str(error) and header[18:19] not in _WRITE_VERSIONS
-    if not unknown and not any(text in str(error) for text in _CORRUPT):
+    has_unknown_version = "readonly" in str(error) and header[18:19] not in _WRITE_VERSIONS
+    if not has_unknown_version and not any(text in str(error) for text in _CORRUPT):
         return False
     return header.startswith(b"SQLite format 3\0") and header[68:72] == _APPLICATION.to_bytes(4, "big")
 

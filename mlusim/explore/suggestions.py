@@ -156,8 +156,8 @@ def _at_full_rate_ps(result: Result) -> int:
     np.maximum.at(last, records.task_unit[on_cores], records.task_end_ps[on_cores])
     start, end = records.start_of_run_ps, records.end_of_run_ps
     first_done = int(last[last > 0].min(initial=end))
-    before, after = np.add(*bus_bytes_over_time(records, np.array([start, first_done, end])))
-    return round((first_done - start) * (1 + after / before)) if before else 0
+    bytes_before, bytes_after = np.add(*bus_bytes_over_time(records, np.array([start, first_done, end])))
+    return round((first_done - start) * (1 + bytes_after / bytes_before)) if bytes_before else 0
 
 
 def _each_byte_once(result: Result) -> Suggestion:
@@ -177,8 +177,8 @@ def _dram_ps(result: Result) -> int:
     """Return the time that the DRAM needs for all bytes of a run, contiguous, and mixed as they were."""
     board, bus = result.board, result.bus_bytes
     work = bus["read"] / board.dram_read_efficiency + bus["write"] / board.dram_write_efficiency
-    mixed = mixed_ps(LogColumns(result.log, board)) / max(result.time_ps, 1)
-    efficiency = 1 - mixed * (1 - board.dram_mixed_efficiency)
+    mixed_share = mixed_ps(LogColumns(result.log, board)) / max(result.time_ps, 1)
+    efficiency = 1 - mixed_share * (1 - board.dram_mixed_efficiency)
     return round(work * PS_PER_S / board.dram_bandwidth_bytes_per_s / efficiency)
 
 
@@ -191,11 +191,11 @@ def _launched_once(result: Result) -> bool:
 def _lowest(result: Result, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values, with 1 instead of 0 where the board rejects 0."""
 
-    def refused(name: str) -> bool:
+    def must_be_positive(name: str) -> bool:
         try:
             result.board.replace(**{name: 0})
         except MlusimError:
             return True
         return False
 
-    return {name: 1 if value == 0 and refused(name) else value for name, value in values.items()}
+    return {name: 1 if value == 0 and must_be_positive(name) else value for name, value in values.items()}

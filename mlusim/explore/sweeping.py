@@ -78,8 +78,8 @@ class Sweep:
     @property
     def counts(self) -> dict[str, int]:
         """Number of points by status: done, impossible, failed, died."""
-        counted = Counter(row["status"] for row in self.rows)
-        return {status: counted[status] for status in (DONE, IMPOSSIBLE, FAILED, DIED)}
+        by_status = Counter(row["status"] for row in self.rows)
+        return {status: by_status[status] for status in (DONE, IMPOSSIBLE, FAILED, DIED)}
 
     @property
     def done(self) -> list[dict[str, Any]]:
@@ -157,8 +157,8 @@ class Sweep:
         from mlusim.analysis.notebook import table_html
 
         table = sweep_cells(self.rows[:MOST_ROWS], self.axes, full=False)
-        more = len(self) - len(table.lines)
-        note = f"... and {plural(more, 'more point')}; rows and table() have all" if more else ""
+        lines_left = len(self) - len(table.lines)
+        note = f"... and {plural(lines_left, 'more point')}; rows and table() have all" if lines_left else ""
         return table_html(repr(self).strip("<>"), table.heads, table.lines, note)
 
 
@@ -281,20 +281,26 @@ def run_axes(
                 store.damaged += other.damaged
         if axes.kernel is not None and store.path is not None:
             axes.kernel.check_reusable(store.path)
-        points = _keyed(axes, part, parts)
+        points = _points_by_key(axes, part, parts)
         by_key = {key: point for key, point in points if isinstance(point, Point)}
-        known = store.known(by_key, retry=retry)
-        host_s = _run_missing(by_key, known, store, runner, retry=retry, progress=progress)
+        known_keys = store.known(by_key, retry=retry)
+        host_s = _run_missing(by_key, known_keys, store, runner, retry=retry, progress=progress)
         outcomes = store.read(by_key)
         rows = [point.as_requested(outcomes[key]) if isinstance(point, Point) else point for key, point in points]
-        return Sweep(rows, axes, found=len(known), host_s=host_s, damaged=store.damaged)
+        return Sweep(rows, axes, found=len(known_keys), host_s=host_s, damaged=store.damaged)
 
 
 def _run_missing(
-    by_key: Mapping[str, Point], known: Collection[str], store: Store, runner: Runner, *, retry: bool, progress: bool
+    by_key: Mapping[str, Point],
+    known_keys: Collection[str],
+    store: Store,
+    runner: Runner,
+    *,
+    retry: bool,
+    progress: bool,
 ) -> float:
     """Run the points that are not known, and store them; return the seconds of host time that they took."""
-    fresh = {key: point for key, point in by_key.items() if key not in known}
+    fresh = {key: point for key, point in by_key.items() if key not in known_keys}
     host_s = 0.0
     counts: Counter[str] = Counter()
 
@@ -314,11 +320,11 @@ def _run_missing(
                 host_s += seconds
                 bar.step(_state(counts))
         except KeyboardInterrupt as stop:
-            raise SweepInterrupt(_interrupted(len(known) + counts.total(), len(by_key), store)) from stop
+            raise SweepInterrupt(_interrupt_message(len(known_keys) + counts.total(), len(by_key), store)) from stop
     return host_s
 
 
-def _keyed(axes: Axes, part: int, parts: int) -> list[tuple[str, Point | Outcome]]:
+def _points_by_key(axes: Axes, part: int, parts: int) -> list[tuple[str, Point | Outcome]]:
     """Return the points of one of several parts, by key, with the outcomes of invalid boards, which the first has."""
     keyed: list[tuple[str, Point | Outcome]] = []
     for point in axes.points():
@@ -361,9 +367,8 @@ def _state(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items() if status != DONE)
 
 
-def _interrupted(done: int, total: int, store: Store) -> str:
+def _interrupt_message(done_points: int, total: int, store: Store) -> str:
     if store.path is None:
-        return (
-            f"interrupted: {done} of {total} points were done, and are lost; with db=, or --db, they would be in a file"
-        )
-    return f"interrupted: {done} of {total} points are done, in {store.path}; the same command continues"
+        text = f"interrupted: {done_points} of {total} points were done, and are lost"
+        return f"{text}; with db=, or --db, they would be in a file"
+    return f"interrupted: {done_points} of {total} points are done, in {store.path}; the same command continues"

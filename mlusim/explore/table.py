@@ -96,8 +96,8 @@ def _write_parquet(rows: Rows, names: list[str], stream: BinaryIO, about: Mappin
     for name, values in columns.items():
         kinds = {type(value) for value in values if value is not None}
         if len(kinds) > 1:
-            whole = kinds <= {int, float}
-            columns[name] = [None if value is None else float(value) if whole else str(value) for value in values]
+            is_numeric = kinds <= {int, float}
+            columns[name] = [None if value is None else float(value) if is_numeric else str(value) for value in values]
     metadata = {_ATTRS: json.dumps(about), "mlusim": __version__}
     pq.write_table(pa.table(columns).replace_schema_metadata(metadata), stream)
 

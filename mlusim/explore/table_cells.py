@@ -48,9 +48,9 @@ def sweep_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool, most_wo
         if row["status"] == "done":
             cells += [*(cell(row) for cell in columns.values()), "done" if full else ""]
         else:
-            words = f"{row['status']}: {row['message']}"
-            short = f"{words[: most_words - 3]}..." if 0 < most_words < len(words) else words
-            cells += [*("" for _ in columns), short]
+            outcome = f"{row['status']}: {row['message']}"
+            outcome_text = f"{outcome[: most_words - 3]}..." if 0 < most_words < len(outcome) else outcome
+            cells += [*("" for _ in columns), outcome_text]
         lines.append(cells)
     numbers = [n for n, axis in enumerate(axes) if any(isinstance(row.get(axis), int | float) for row in rows)]
     return Cells(heads, lines, [*numbers, *range(len(axes), len(heads) - 1)], len(axes))
@@ -94,8 +94,8 @@ def tuning_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool) -> Cel
     lines = []
     for row in rows:
         cells = _plan_cells(row, full=full) if plans else [str(row.get(axis, "")) for axis in settings]
-        why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
-        lines.append([*cells, format_us(row["time_ps"]), "best" if row is rows[0] else _slower(row["slower"]), why])
+        reason = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
+        lines.append([*cells, format_us(row["time_ps"]), "best" if row is rows[0] else _slower(row["slower"]), reason])
     heads = [*settings, "time", "", "why it is slower"]
     first_number, keys = (1, 2) if plans else (0, len(axes))
     return Cells(heads, lines, [*range(first_number, len(heads) - 1)], keys)

@@ -23,7 +23,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.store import DONE, Store
 from mlusim.explore.sweeping import run_axes
 from mlusim.explore.table_cells import MOST_ROWS, tuning_cells
-from mlusim.explore.tuning_search import Search
+from mlusim.explore.tuning_search import Refusal, Search
 from mlusim.hardware import Board
 from mlusim.inputs import check_flags
 from mlusim.progress import Bar
@@ -45,8 +45,7 @@ class Tuning:
         operator, board: the operator tuned, and the board.
         rows: every plan that ran, the fastest first: columns as in a sweep, plus `slower` (time over the best, minus 1)
             and `why` it is slower, as text.
-        refused: settings that do not fit, or cannot run, as (strategy, limit, message), or of a kernel
-            (settings, None, message).
+        refused: the settings that do not fit, or cannot run.
         repeats: settings that led to a plan tried before.
         at_lower_bound: whether the search ended early because nothing can be significantly faster.
         command, call: the command line and the Python call that run the best plan. A board that is neither a preset nor
@@ -57,7 +56,7 @@ class Tuning:
     operator: str
     board: Board
     rows: list[dict[str, Any]]
-    refused: list[tuple[str, int | None, str]]
+    refused: list[Refusal]
     repeats: int
     at_lower_bound: bool
     command: str
@@ -87,9 +86,9 @@ class Tuning:
 
     def __repr__(self) -> str:
         best = self.best
-        chosen = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
+        settings = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
         return (
-            f"<tuning of {self.operator} on {self.board.name}: best {chosen or 'as it is'}, "
+            f"<tuning of {self.operator} on {self.board.name}: best {settings or 'as it is'}, "
             f"{format_us(best['time_ps'])}, {plural(len(self.rows), 'run')}>"
         )
 
@@ -97,8 +96,8 @@ class Tuning:
         from mlusim.analysis.notebook import table_html
 
         table = tuning_cells(self.rows[:MOST_ROWS], self.axes, full=False)
-        more = len(self.rows) - len(table.lines)
-        note = f"... and {plural(more, 'slower one')}; rows has all" if more else ""
+        rows_left = len(self.rows) - len(table.lines)
+        note = f"... and {plural(rows_left, 'slower one')}; rows has all" if rows_left else ""
         return table_html(f"{self.operator} on {self.board.name}, the fastest first", table.heads, table.lines, note)
 
     def to_json(self) -> dict[str, Any]:
@@ -108,10 +107,7 @@ class Tuning:
             "board": self.board.name,
             "best": self.best,
             "runners_up": self.rows[1:],
-            "refused": [
-                {"strategy": strategy, "nram_limit_bytes": limit, "message": message}
-                for strategy, limit, message in self.refused
-            ],
+            "refused": [refusal._asdict() for refusal in self.refused],
             "repeats": self.repeats,
             "at_lower_bound": self.at_lower_bound,
             "command": self.command,
@@ -177,7 +173,7 @@ def tune(
     )
     axes.count()
     if is_kernel:
-        _check_single(axes, allowed=(*map(axes.column, axes.options), *axes.launch))
+        _check_single(axes, exempt=(*map(axes.column, axes.options), *axes.launch))
         return _tune_kernel(axes, name, device, db=db, workers=workers, client=client, progress=progress)
     _check_single(axes)
     with (
@@ -196,19 +192,21 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, **execution: Any) -> Tuni
     execution: `db`, `workers`, `client` and `progress`, as in `sweep`.
     """
     sweep = run_axes(axes, **execution)
-    tried = [
+    points_and_rows = [
         (point, row)
         for point, row in zip(axes.points(), sweep.rows, strict=True)
         if isinstance(point, Point) and row["status"] == DONE
     ]
-    if not tried:
+    if not points_and_rows:
         raise MlusimError(f"{axes.operator}: no setting can run: {sweep.rows[0]['message']}")
-    best, rows = _fastest_first(tried)
+    best, rows = _fastest_first(points_and_rows)
     return Tuning(
         operator=axes.operator,
         board=best.board,
         rows=rows,
-        refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
+        refused=[
+            Refusal(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE
+        ],
         repeats=0,
         at_lower_bound=False,
         command=kernel_command_line(best, kernel_name(kernel), device),
@@ -222,19 +220,19 @@ def _settings(row: Mapping[str, Any], axes: Sequence[str]) -> str:
     return ", ".join(f"{axis} = {row.get(axis)}" for axis in axes)
 
 
-def _fastest_first(tried: list[tuple[Point, dict[str, Any]]]) -> tuple[Point, list[dict[str, Any]]]:
+def _fastest_first(points_and_rows: list[tuple[Point, dict[str, Any]]]) -> tuple[Point, list[dict[str, Any]]]:
     """Return the fastest point, and the rows of all, the fastest first, each with how much and why it is slower."""
-    tried = sorted(tried, key=lambda item: item[1]["time_ps"])
-    point, best = tried[0]
+    points_and_rows = sorted(points_and_rows, key=lambda item: item[1]["time_ps"])
+    point, best = points_and_rows[0]
     rows = [
         {**row, "slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
-        for _, row in tried
+        for _, row in points_and_rows
     ]
     return point, rows
 
 
-def _check_single(axes: Axes, allowed: Sequence[str] = ("strategy",)) -> None:
-    several = [axis for axis in axes.columns() if axis not in allowed]
+def _check_single(axes: Axes, exempt: Sequence[str] = ("strategy",)) -> None:
+    several = [axis for axis in axes.columns() if axis not in exempt]
     if several:
         raise InputError(f"{several[0]} has several values: tune takes one; sweep takes several")
 
@@ -243,7 +241,7 @@ def _tuning(search: Search, device: Any) -> Tuning:
     """Return the result. Raises `MlusimError` if nothing fits."""
     axes, board = search.axes, search.board
     if not search.tried:
-        message = search.refused[0][2] if search.refused else "no strategy"
+        message = search.refused[0].message if search.refused else "no strategy"
         raise MlusimError(f"{axes.operator}: no plan can run on {board.name}: {message}")
     best, rows = _fastest_first(search.tried)
     return Tuning(
@@ -277,10 +275,10 @@ def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     grown = {cause: row[f"{cause}_us"] - best[f"{cause}_us"] for cause in CAUSES}
     cause = max(grown, key=lambda name: grown[name])
     share = row[f"{cause}_us"] / row["time_us"]
-    words = [f"{CAUSES[cause]}: {grown[cause]:.2f} us more, {percent(share)} of its time"]
-    for name, what in (("copies", "the copies"), ("traffic_ratio", "the bytes on the bus")):
+    reasons = [f"{CAUSES[cause]}: {grown[cause]:.2f} us more, {percent(share)} of its time"]
+    for name, label in (("copies", "the copies"), ("traffic_ratio", "the bytes on the bus")):
         if best[name] and row[name] > _MIN_RATIO * best[name]:
-            words.append(f"{row[name] / best[name]:.1f} x {what}")
+            reasons.append(f"{row[name] / best[name]:.1f} x {label}")
     if row["tasks"] < best["tasks"]:
-        words.append(f"{row['tasks']} tasks, not {best['tasks']}")
-    return "; ".join(words)
+        reasons.append(f"{row['tasks']} tasks, not {best['tasks']}")
+    return "; ".join(reasons)

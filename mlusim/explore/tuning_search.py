@@ -54,12 +54,20 @@ class _Trial(NamedTuple):
     signature: str
 
 
+class Refusal(NamedTuple):
+    """A strategy that does not fit with this NRAM, or settings of a kernel that cannot run, with the reason."""
+
+    strategy: str
+    nram_limit_bytes: int | None
+    message: str
+
+
 class Search:
     """One search; its results are in its attributes.
 
     Attributes:
         tried: every plan that ran, with its row.
-        refused: settings that do not fit, as (strategy, limit, message).
+        refused: the settings that do not fit.
         repeats: settings that led to a plan tried before.
         at_lower_bound: whether it ended because nothing can be significantly faster.
     """
@@ -72,9 +80,9 @@ class Search:
         self._point = point
         self._store, self._runner, self._bar = store, runner, bar
         self.tried: list[tuple[Point, dict[str, Any]]] = []
-        self.refused: list[tuple[str, int | None, str]] = []
+        self.refused: list[Refusal] = []
         self.repeats = 0
-        self._seen: dict[str, int] = {}
+        self._time_of_plan: dict[str, int] = {}
         self.at_lower_bound = False
 
     def run(self) -> None:
@@ -90,18 +98,18 @@ class Search:
             self._round([(_PlanSeries(self._fastest()[0].strategy), limit) for limit in self._around_the_best()])
 
     def _round(self, limits: list[tuple[_PlanSeries, int | None]]) -> None:
-        planned = (self._planned(series, limit) for series, limit in limits)
-        for (series, point, signature), row in self._simulated([trial for trial in planned if trial is not None]):
+        planned = (self._next_trial(series, limit) for series, limit in limits)
+        for (series, point, signature), row in self._simulate([trial for trial in planned if trial is not None]):
             if row["status"] == DONE:
-                self._seen[signature] = row["time_ps"]
+                self._time_of_plan[signature] = row["time_ps"]
                 self.tried.append((point, row))
                 series.record_time(row["time_ps"])
                 self.at_lower_bound |= row["time_us"] <= _LOWER_BOUND_RATIO * row["lower_bound_us"]
             else:
                 series.ended = True
-                self.refused.append((point.strategy or "", point.nram_limit_bytes, row["message"]))
+                self.refused.append(Refusal(point.strategy or "", point.nram_limit_bytes, row["message"]))
 
-    def _planned(self, series: _PlanSeries, limit: int | None) -> _Trial | None:
+    def _next_trial(self, series: _PlanSeries, limit: int | None) -> _Trial | None:
         """Return the next point of a series whose plan is new; None if there is none."""
         while not series.ended:
             changed: dict[str, Any] = {"strategy": series.strategy, "nram_limit_bytes": limit}
@@ -110,33 +118,33 @@ class Search:
                 plan = prepare_point(point).plan
             except (PlanError, AllocationError) as error:
                 series.ended = True
-                self.refused.append((series.strategy or "", limit, error.message))
+                self.refused.append(Refusal(series.strategy or "", limit, error.message))
                 return None
             series.limit = _next_limit(plan, self.board)
             # The strategies that `auto` chooses from have series of their own.
             series.ended |= series.limit is None or series.strategy == "auto"
             signature = _signature(plan)
-            if signature not in self._seen:
-                self._seen[signature] = 0
+            if signature not in self._time_of_plan:
+                self._time_of_plan[signature] = 0
                 return _Trial(series, point, signature)
             self.repeats += 1
-            if self._seen[signature]:
-                series.record_time(self._seen[signature])
+            if self._time_of_plan[signature]:
+                series.record_time(self._time_of_plan[signature])
             limit = series.limit
         return None
 
-    def _simulated(self, trials: list[_Trial]) -> Iterator[tuple[_Trial, dict[str, Any]]]:
+    def _simulate(self, trials: list[_Trial]) -> Iterator[tuple[_Trial, dict[str, Any]]]:
         by_key = {trial.point.key(): trial for trial in trials}
-        done = self._store.read(self._store.known(by_key))
-        fresh = [(key, trial.point) for key, trial in by_key.items() if key not in done]
+        outcomes = self._store.read(self._store.known(by_key))
+        fresh = [(key, trial.point) for key, trial in by_key.items() if key not in outcomes]
         self._bar.more(len(fresh))
         for key, (status, message, figures, _) in self._runner.run(fresh):
-            done[key] = by_key[key].point.outcome(status, message, figures)
-            self._store.add(key, done[key])
+            outcomes[key] = by_key[key].point.outcome(status, message, figures)
+            self._store.add(key, outcomes[key])
             self._bar.step()
         # In the order of the strategies, independent of completion order.
         for key, trial in by_key.items():
-            status, message, row = trial.point.as_requested(done[key])
+            status, message, row = trial.point.as_requested(outcomes[key])
             yield trial, {**row, "status": status, "message": message}
 
     def _fastest(self) -> tuple[Point, dict[str, Any]]:

@@ -67,13 +67,13 @@ class UserKernel:
     @property
     def types(self) -> dict[str, ParameterType]:
         """Declared types of its parameters, by name; for a Python kernel, outputs, and those annotated as numbers."""
-        declared = {name: ParameterType(Role.OUTPUT, None) for name in self.outputs}
+        types = {name: ParameterType(Role.OUTPUT, None) for name in self.outputs}
         for name, parameter in inspect.signature(self.function).parameters.items():
             if isinstance(parameter.annotation, ParameterType):
-                declared[name] = parameter.annotation
+                types[name] = parameter.annotation
             elif isinstance(parameter.annotation, type | str) and parameter.annotation in _NUMBERS:
-                declared[name] = ParameterType(Role.NUMBER, np.dtype(_NUMBERS[parameter.annotation]))
-        return declared
+                types[name] = ParameterType(Role.NUMBER, np.dtype(_NUMBERS[parameter.annotation]))
+        return types
 
     def importable(self) -> AbstractContextManager[None]:
         """Make the modules in the folder of its file importable, if it was named as `file.py:function`."""
@@ -89,15 +89,15 @@ class UserKernel:
         compiled = description(self.function)
         if compiled is not None:
             return self.payload() | {"compiled": compiled}
-        return self.payload() if self.text else self.payload() | {"pickled": _pickled(self.function)}
+        return self.payload() if self.text else self.payload() | {"pickled": _pickle(self.function)}
 
-    def check_reusable(self, where: object) -> None:
+    def check_reusable(self, store: object) -> None:
         """Raise `InputError` if saved points of this kernel could be confused with those of a changed one."""
         if self.unknown:
             raise InputError(
                 f"changes of {self.name} cannot be detected, because it uses {' and '.join(self.unknown)}: pass "
                 f"kernel_version (--kernel-version), a new one after each change, or store no points (--no-db) instead "
-                f"of using {where}"
+                f"of using {store}"
             )
 
 
@@ -107,10 +107,10 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
     Raises `InputError` for a file that cannot be loaded, a function that is not in it, and one that cannot be called as
     a kernel (`async def`, first parameter the core) or as a launching function (parameters device, shape, dtype).
     """
-    given: Any = kernel
-    if inspect.iscoroutine(given):  # possible without a type checker
-        given.close()
-        name = given.__name__
+    candidate: Any = kernel
+    if inspect.iscoroutine(candidate):  # possible without a type checker
+        candidate.close()
+        name = candidate.__name__
         raise InputError(f"the kernel is a coroutine object instead of a function: pass `{name}` itself, uncalled")
     if isinstance(kernel, str) and is_kernel_file(kernel):
         function = kernel_of_file(kernel)
@@ -164,14 +164,14 @@ def _digest(function: Function, version: str) -> tuple[str, tuple[str, ...]]:
     return (secrets.token_hex(32), unknown) if unknown else (sha256, ())
 
 
-def _pickled(function: Function) -> str:
+def _pickle(function: Function) -> str:
     """Pickle the function by value, with the globals that it uses, in base64."""
     import cloudpickle
 
-    own = function
-    while isinstance(own, partial):
-        own = own.func
-    module = sys.modules.get(own.__module__ or "")
+    inner = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    module = sys.modules.get(inner.__module__ or "")
     by_value = module is not None and module.__name__ not in cloudpickle.list_registry_pickle_by_value()
     try:
         if by_value:
@@ -187,7 +187,7 @@ def _pickled(function: Function) -> str:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _name_file(value: Any, file: str, seen: set[int]) -> None:
+def _name_file(value: Any, file: str, visited: set[int]) -> None:
     """Give an unpickled function and those that it calls the name of their file, which messages show.
 
     cloudpickle leaves it out. Functions that were pickled by value are from the kernel's module.
@@ -196,13 +196,13 @@ def _name_file(value: Any, file: str, seen: set[int]) -> None:
         value = value.func
     if isinstance(value, CellType):
         with suppress(ValueError):  # an empty cell
-            _name_file(value.cell_contents, file, seen)
-    if not isinstance(value, FunctionType) or id(value) in seen or not value.__code__.co_filename.startswith("<"):
+            _name_file(value.cell_contents, file, visited)
+    if not isinstance(value, FunctionType) or id(value) in visited or not value.__code__.co_filename.startswith("<"):
         return
-    seen.add(id(value))
+    visited.add(id(value))
     value.__code__ = _of_file(value.__code__, file)
-    for called in (*value.__globals__.values(), *(value.__closure__ or ())):
-        _name_file(called, file, seen)
+    for function in (*value.__globals__.values(), *(value.__closure__ or ())):
+        _name_file(function, file, visited)
 
 
 def _of_file(code: CodeType, file: str) -> CodeType:
@@ -252,22 +252,22 @@ def _user_kernel(
 
 def _only_stored_to(kernel: Function) -> frozenset[str]:
     """Return the names that a Python kernel passes only as destinations of copies and stores, by its own source."""
-    found = tree_of_function(kernel)
-    if found is None:
+    function_tree = tree_of_function(kernel)
+    if function_tree is None:
         return frozenset()
-    tree, _ = found
+    tree, _ = function_tree
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    stored, other = set[str](), set[str]()
+    stored_names, other = set[str](), set[str]()
     for name in ast.walk(tree):
         if not isinstance(name, ast.Name) or isinstance(parents[name], ast.Attribute):  # out.size
             continue
         part: ast.AST = name
-        while isinstance(above := parents[part], ast.Subscript) and above.value is part:
-            part = above
-        method = above.func if isinstance(above, ast.Call) and part in above.args[:1] else None
+        while isinstance(parent := parents[part], ast.Subscript) and parent.value is part:
+            part = parent
+        method = parent.func if isinstance(parent, ast.Call) and part in parent.args[:1] else None
         is_store = isinstance(method, ast.Attribute) and method.attr.startswith(("memcpy", "store"))
-        (stored if is_store else other).add(name.id)
-    return frozenset(stored - other)
+        (stored_names if is_store else other).add(name.id)
+    return frozenset(stored_names - other)
 
 
 def _check_kernel(name: str, parameters: Sequence[inspect.Parameter]) -> None:

@@ -164,8 +164,8 @@ def _buffers(
     buffers = []
     for identity, record in enumerate(log.allocations):
         alive = record.start_ps <= time_ps and not 0 <= record.end_ps <= time_ps
-        shared = record.memory == "sram" and record.task >= 0 and log.tasks[record.task].cluster == cluster
-        if not alive or not (record.task in active or shared):
+        is_cluster_buffer = record.memory == "sram" and record.task >= 0 and log.tasks[record.task].cluster == cluster
+        if not alive or not (record.task in active or is_cluster_buffer):
             continue
         writers = steps.columns["dst_alloc"] == identity
         buffers.append(
@@ -191,8 +191,8 @@ class _Steps:
         self.columns = log.columns()
         ends = self.columns["end_ps"]
         self._end_ps = np.where(ends < 0, np.iinfo(np.int64).max, ends)
-        self._ended = self._end_ps <= time_ps
-        self._in_flight = (self.columns["start_ps"] <= time_ps) & ~self._ended
+        self._has_ended = self._end_ps <= time_ps
+        self._in_flight = (self.columns["start_ps"] <= time_ps) & ~self._has_ended
 
     def running(self, selected: Flags) -> tuple[Step, ...]:
         """Return the selected operations in flight."""
@@ -200,12 +200,12 @@ class _Steps:
 
     def last(self, selected: Flags) -> Step | None:
         """Return the selected operation that ended last."""
-        ended = np.flatnonzero(selected & self._ended)
-        if not len(ended):
+        rows = np.flatnonzero(selected & self._has_ended)
+        if not len(rows):
             return None
-        ends = self._end_ps[ended]
+        ends = self._end_ps[rows]
         # Of several that ended at once, the last one issued: a task may end as the next one of its core starts.
-        return self._step(int(ended[np.flatnonzero(ends == ends.max())[-1]]))
+        return self._step(int(rows[np.flatnonzero(ends == ends.max())[-1]]))
 
     def _step(self, record: int) -> Step:
         log, columns = self._log, self.columns

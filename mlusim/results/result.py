@@ -100,8 +100,10 @@ class Result(RunFigures):
             if hasattr(type(self), name):  # a property, whose own error this is
                 object.__getattribute__(self, name)
             known = [known for known in (*vars(self), *dir(type(self))) if not known.startswith("_")]
-            near = f"{_ADVICE[name]}; " if name in _ADVICE else nearest(name, known, most=2, cutoff=0.5)
-            raise AttributeError(f"a result has no {name!r}: {near}help(mlusim.Result) lists all", name=name, obj=self)
+            suggestion = f"{_ADVICE[name]}; " if name in _ADVICE else nearest(name, known, most=2, cutoff=0.5)
+            raise AttributeError(
+                f"a result has no {name!r}: {suggestion}help(mlusim.Result) lists all", name=name, obj=self
+            )
 
     # `| Any` is `| None` without a test for it at each use, as typeshed has it for `re.Match.group`.
     @property

@@ -128,17 +128,17 @@ def as_result(run: Any) -> Result:
 
 def short_names(files: Iterable[str]) -> dict[str, str]:
     """Shorten file names: the package's own to `mlusim/...`, others to the shortest tail that is unique."""
-    short: dict[str, str] = {}
+    name_of: dict[str, str] = {}
     for file in sorted({*files}):
         path = PurePath(file)
         if not path.is_absolute():
-            short[file] = file
+            name_of[file] = file
         elif path.is_relative_to(_PACKAGE):
-            short[file] = path.relative_to(_PACKAGE.parent).as_posix()
+            name_of[file] = path.relative_to(_PACKAGE.parent).as_posix()
         else:
             tails = (PurePath(*path.parts[-count:]).as_posix() for count in range(1, len(path.parts)))
-            short[file] = next((tail for tail in tails if tail not in short.values()), file)
-    return short
+            name_of[file] = next((tail for tail in tails if tail not in name_of.values()), file)
+    return name_of
 
 
 def source_texts(log: Log) -> dict[str, str]:
@@ -212,8 +212,8 @@ def _read_zip(file: Path, stream: Any) -> Result:
     except (MemoryError, OSError, InputError):
         raise
     except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
-        why = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
-        raise InputError(f"{file}: a saved run that is damaged ({' '.join(why.split())}); {remedy}") from None
+        cause = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"{file}: a saved run that is damaged ({' '.join(cause.split())}); {remedy}") from None
 
 
 def check_format(file: Path, head: Any) -> None:
@@ -273,11 +273,11 @@ def _board_of(values: dict[str, Any]) -> Board:
         base = find_preset(values["name"])
     except BoardError:
         base = find_preset(_STAND_IN)
-    missing = _ADDED - set(values)
-    sources = dict.fromkeys(missing, "ASSUMED: not in the saved run, which an earlier version wrote")
+    missing_fields = _ADDED - set(values)
+    sources = dict.fromkeys(missing_fields, "ASSUMED: not in the saved run, which an earlier version wrote")
     fields = {name: value for name, value in values.items() if name not in {"sources", *_REMOVED}}
     sources |= {name: source for name, source in values["sources"].items() if name not in _REMOVED}
-    return Board(sources=sources, **{name: getattr(base, name) for name in missing}, **fields)
+    return Board(sources=sources, **{name: getattr(base, name) for name in missing_fields}, **fields)
 
 
 def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str, Any]:

@@ -87,22 +87,22 @@ def check_fields(*records: Any) -> None:
     for record in records:
         for name, annotation in annotations.items():
             value = getattr(record, name)
-            if not _fits(value, annotation):
+            if not _has_type(value, annotation):
                 raise ValueError(f"{type(record).__name__}.{name} is {value!r:.40}, not {annotation}")
 
 
-def _fits(value: Any, annotation: Any) -> bool:
+def _has_type(value: Any, annotation: Any) -> bool:
     """Return whether a value, including the items of a tuple, has the annotated type."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if annotation is Any:
         return True
     if origin is UnionType:
-        return any(_fits(value, part) for part in parts)
+        return any(_has_type(value, part) for part in parts)
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
         parts = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
-        return len(value) == len(parts) and all(map(_fits, value, parts))
+        return len(value) == len(parts) and all(map(_has_type, value, parts))
     # bool is a subclass of int.
     return type(value) is annotation if annotation in (int, str) else isinstance(value, origin or annotation)
 
@@ -166,7 +166,7 @@ def _check_references(log: Log) -> None:
     records, allocations, boxes = len(log), len(log.allocations), len(log.boxes)
     missing_operand = "its log refers to an operand that does not exist"
     unplaced_remark = "a remark of its log has no line or task"
-    for problem, numbers, least, count in (
+    for problem, numbers, min_number, count in (
         ("a task of its log is of no launch", (task.launch for task in log.tasks), 0, len(log.launches)),
         ("a launch of its log is on no queue", (launch.queue for launch in log.launches), 0, _MAX_QUEUES),
         ("an allocation of its log is of no task", (record.task for record in log.allocations), NONE, len(log.tasks)),
@@ -179,7 +179,7 @@ def _check_references(log: Log) -> None:
         ("a window of its log has no geometry", (box for _, box in windows), 0, boxes),
         ("the host waits for launches that its log does not have", host.waits, 0, len(log.launches) + 1),
     ):
-        if not all(least <= number < count for number in numbers):
+        if not all(min_number <= number < count for number in numbers):
             raise ValueError(problem)
     if not all(remark.kind in RULES for remark in remarks):
         raise ValueError("a remark of its log is of no kind")
@@ -190,8 +190,10 @@ def _check_sizes(log: Log) -> None:
     if not all(len(launch.dim) == 3 and min(launch.dim) > 0 for launch in log.launches):
         raise ValueError("a launch of its log has no grid")
     for box in log.boxes:
-        fits = len(box.shape) == len(box.strides) <= MAX_RANK and box.itemsize > 0 and min(box.shape, default=0) >= 0
-        if not fits or math.prod(box.shape) * box.itemsize >= _LIMIT:
+        is_valid = (
+            len(box.shape) == len(box.strides) <= MAX_RANK and box.itemsize > 0 and min(box.shape, default=0) >= 0
+        )
+        if not is_valid or math.prod(box.shape) * box.itemsize >= _LIMIT:
             raise ValueError("an operand of its log has no geometry")
     for record in log.allocations:
         if len(record.shape) > MAX_RANK or min(record.nbytes, record.address, *record.shape) < 0:
@@ -209,8 +211,8 @@ def check_on_board(log: Log, board: Board) -> None:
             raise ValueError(f"a task of its log ran on core {task.core} of cluster {task.cluster}")
     most_ps = longest_run_ps(board.cores + board.clusters)
     columns = log.columns()
-    times = [columns[name] for name in ("issue_ps", "start_ps", "end_ps", "latency_ps", "alone_ps")]
-    latest = max([int(column.max()) for column in times if len(column)], default=0)
+    time_columns = [columns[name] for name in ("issue_ps", "start_ps", "end_ps", "latency_ps", "alone_ps")]
+    latest = max([int(column.max()) for column in time_columns if len(column)], default=0)
     spans = [(task.start_ps, task.end_ps) for task in log.tasks]
     spans += [(launch.start_ps, launch.end_ps) for launch in log.launches]
     latest = max(latest, *(time for span in spans for time in span), 0)

@@ -48,7 +48,7 @@ _FORMER_NAMES = {"method": "how"}
 
 def files_of(log: Log) -> set[str]:
     """Return the source files that a log refers to; "" is one that is unknown."""
-    calls = {file for called, callers in log.calls.items() for file, _ in (called, *callers)}
+    calls = {file for helper, callers in log.calls.items() for file, _ in (helper, *callers)}
     return calls | {file for file, _, _ in log.lines} | {file for _, _, file, _ in log.swallowed}
 
 
@@ -85,14 +85,14 @@ def log_values(log: Log, names: Mapping[str, str], arrays: dict[str, Array]) -> 
         "tables": tables,
         "host_waits": log.host.waits,
         "unordered": sorted(log.host.unordered),
-        **{name: sorted(of(log)) for name, of in _SETS.items()},
+        **{name: sorted(attribute(log)) for name, attribute in _SETS.items()},
         **{
-            name: [(number, *part) for number, parts in sorted(of(log).items()) for part in sorted(parts)]
-            for name, of in _PARTS.items()
+            name: [(number, *part) for number, parts in sorted(attribute(log).items()) for part in sorted(parts)]
+            for name, attribute in _PARTS.items()
         },
         "copied_back": log.host.copied_back,
         "released": sorted(log.released.items()),
-        "swallowed": [(message, where, names[file], line) for message, where, file, line in log.swallowed],
+        "swallowed": [(message, place, names[file], line) for message, place, file, line in log.swallowed],
         "remarks": [astuple(remark) for remark in log.remarks.values()],
         "skipped": [astuple(skip) for skip in log.skipped],
         "unsteady": log.unsteady,
@@ -112,10 +112,10 @@ def _add_selected(log: Log, arrays: dict[str, Array]) -> None:
     """Add the masks of selected elements, each distinct one once, and the number of that of each record."""
     if not log.selected:
         return
-    masks = {bits: number for number, bits in enumerate(dict.fromkeys(log.selected.values()))}
-    numbers = [(record, masks[bits]) for record, bits in sorted(log.selected.items())]
+    masks = {mask: number for number, mask in enumerate(dict.fromkeys(log.selected.values()))}
+    numbers = [(record, masks[mask]) for record, mask in sorted(log.selected.items())]
     arrays["log/selected"] = np.array(numbers, np.int64)
-    arrays["log/mask_bytes"] = np.array([len(bits) for bits in masks], np.int64)
+    arrays["log/mask_bytes"] = np.array([len(mask) for mask in masks], np.int64)
     arrays["log/masks"] = np.frombuffer(b"".join(masks), np.uint8)
 
 
@@ -185,9 +185,9 @@ def _read_values(log: Log, values: Mapping[str, Any]) -> None:
         log.calls.setdefault((str(file), int(line)), set()).add((str(caller), int(call)))
     log.lambdas = {(str(file), int(line)) for file, line in values.get("lambdas", ())}
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
-    for message, where, *source in values.get("swallowed", ()):
+    for message, place, *source in values.get("swallowed", ()):
         file, line = source or ("", 0)
-        log.swallowed.append((str(message), str(where), str(file), int(line)))
+        log.swallowed.append((str(message), str(place), str(file), int(line)))
     for kind, title, operation, *numbers in values.get("remarks", ()):
         remark = Remark(str(kind), str(title), str(operation), *map(int, numbers))
         log.remarks[remark.kind, remark.line] = remark

@@ -68,7 +68,7 @@ class Buffers:
         for identity, offset, box in operands:
             if identity == NONE:
                 continue
-            allocation = self._buffers[identity] or self._make(issuer, identity)
+            allocation = self._buffers[identity] or self._create(issuer, identity)
             shape = self._log.boxes[box]
             dtype = RAW[shape.itemsize]
             if typed:
@@ -82,17 +82,17 @@ class Buffers:
         while events and events[0].position <= position:
             _, identity, frees = events.popleft()
             if self._buffers[identity] is None:
-                self._make(issuer, identity)
+                self._create(issuer, identity)
             if frees:
                 self._device.log.released[identity] = self._device.log.count
                 if self._log.allocations[identity].end_ps < self._log.tasks[task].end_ps:
                     self._freed_ps[identity] = issuer.task.now_ps
 
-    def complete(self, times: Sequence[int]) -> None:
-        """Set the lifetimes of all buffers; `times`: when the host continued after each of its waits, from 0 on."""
+    def complete(self, host_times_ps: Sequence[int]) -> None:
+        """Set the lifetimes of all buffers; `host_times_ps`: when the host continued after each wait, from 0 on."""
         log, chip = self._device.log, self._device.chip
         job_ends = _job_ends(log, self._device.board.cores_per_cluster)
-        host = _HostTimes(self._log, times)
+        host = _HostTimes(self._log, host_times_ps)
         for identity, record in enumerate(self._log.allocations):
             allocation = log.allocations[identity]
             if record.task == NONE:
@@ -108,7 +108,7 @@ class Buffers:
                 end_ps = self._freed_ps.get(identity, log.tasks[allocation.task].end_ps)
                 log.allocations[identity] = replace(allocation, end_ps=end_ps)
 
-    def _make(self, issuer: Issuer, identity: int) -> Allocation:
+    def _create(self, issuer: Issuer, identity: int) -> Allocation:
         """Make a buffer at its address, in the memory of this core, its cluster or the board."""
         record = self._log.allocations[identity]
         memory, task, now = self._device.chip.gdram, NONE, self._device.chip.environment.now
@@ -136,14 +136,14 @@ class Buffers:
         """
         events: list[list[_Event]] = [[] for _ in self._log.tasks]
         issue_ps = self._log.records.column("issue_ps", slice(0, len(self._log)))
-        issued: dict[int, Integers] = {}
+        issue_times: dict[int, Integers] = {}
         for identity, record in enumerate(self._log.allocations):
             number = record.task
             if number == NONE:
                 continue
-            if number not in issued:
-                issued[number] = issue_ps[self._records[number]]
-            position = int(np.searchsorted(issued[number], record.start_ps, side="right"))
+            if number not in issue_times:
+                issue_times[number] = issue_ps[self._records[number]]
+            position = int(np.searchsorted(issue_times[number], record.start_ps, side="right"))
             events[number].append(_Event(position, identity, frees=False))
             if identity in self._log.released:
                 freed = int(np.searchsorted(self._records[number], self._log.released[identity]))
@@ -161,10 +161,10 @@ def _element_type(name: str, itemsize: int) -> np.dtype[Any]:
 class _HostTimes:
     """Maps host times from the old clock to the new one, by the host's waits between them."""
 
-    def __init__(self, old: Log, times: Sequence[int]) -> None:
+    def __init__(self, old: Log, times_ps: Sequence[int]) -> None:
         ends = [max((launch.end_ps for launch in old.launches[:count]), default=0) for count in old.host.waits]
         self._ends = np.array(ends, np.int64)
-        self._times = times
+        self._times = times_ps
 
     def of(self, time_ps: int) -> int:
         """Map a time to the new clock; NONE stays NONE."""

@@ -102,7 +102,7 @@ class Replay:
         if not waits or waits[-1] < len(old.launches):
             waits.append(len(old.launches))
         first = 0
-        times = [0]
+        host_times_ps = [0]
         for last in waits:
             for number in range(first, last):
                 launch = old.launches[number]
@@ -111,37 +111,37 @@ class Replay:
                 device.log.launches[launched.index].launched_at = launch.launched_at
             first = last
             device.synchronize()
-            times.append(self._chip.environment.now)
-        self._finish(times)
+            host_times_ps.append(self._chip.environment.now)
+        self._finish(host_times_ps)
         return device.log
 
     def _kernel(self, launch: int, name: str) -> Callable[[Core], Coroutine[Any, Any, None]]:
-        async def again(core: Core) -> None:
+        async def replay_task(core: Core) -> None:
             await self._task(core.issuer, launch)
 
-        again.__name__ = name
-        return again
+        replay_task.__name__ = name
+        return replay_task
 
     async def _task(self, issuer: Issuer, launch: int) -> None:
         number = self._task_of[launch, issuer.task.linear_id, issuer.unit.is_memory_core]
         records = self._records[number]
         self._new_task[number] = issuer.task.index
-        before = NONE
+        previous = NONE
         for position, record in enumerate(records.tolist()):
             self._buffers.advance(issuer, number, position)
             self._origin.append(record)
             try:
-                waits = self._issue(issuer, record, before)
+                waits = self._issue(issuer, record, previous)
             except KernelError as error:
                 file, line, _ = self._log.lines[self._log.records.row(record)[_LINE]]
                 raise type(error)(error.message, f"{file}:{line}") from None
             if waits is not None:
                 await waits
-            before = record
+            previous = record
         self._buffers.advance(issuer, number, len(records))
 
-    def _issue(self, issuer: Issuer, record: int, before: int) -> Waiting | None:
-        """Issue one operation, after that of the record `before`; return an awaitable if its task has to wait."""
+    def _issue(self, issuer: Issuer, record: int, previous: int) -> Waiting | None:
+        """Issue one operation, after that of the record `previous`; return an awaitable if its task has to wait."""
         row = self._log.records.row(record)
         op, pipe, count, direction, detail, line = _FIELDS(row)
         name = self._log.ops[op]
@@ -150,8 +150,8 @@ class Replay:
         operands = [*zip(source[_OPERANDS::3], source[_OPERANDS + 1 :: 3], source[_OPERANDS + 2 :: 3], strict=True)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
-            moved = pipe == MOVE and direction == _WITHIN_NRAM and detail == ASYNCHRONOUS
-            return self._copy(issuer, record, operands, direction, line, blocking=detail == BLOCKING, moved=moved)
+            is_move = pipe == MOVE and direction == _WITHIN_NRAM and detail == ASYNCHRONOUS
+            return self._copy(issuer, record, operands, direction, line, blocking=detail == BLOCKING, is_move=is_move)
         if loop is not None:
             return self._loop(issuer, record, name, loop, operands, line)
         if name in ATOMIC_NAMES or name in SET_NAMES:
@@ -173,13 +173,13 @@ class Replay:
             if name.startswith("store"):
                 scalar.write(issuer, line, name, view)
                 return None
-            return scalar.read(issuer, line, name, view, _nothing)
+            return scalar.read(issuer, line, name, view, _no_value)
         if name in LOCK_NAMES:
             return change(issuer, line, name, lock_number(detail))
         if name in BARRIERS:
             return syncs.barrier(issuer, line, name) if self._barriers else syncs.sync(issuer, line)
-        if before != NONE and self._gives_a_number(before):
-            return uncached_vector.wait_for_register(issuer, line, issuer.log.count - 1, _nothing)
+        if previous != NONE and self._gives_a_number(previous):
+            return uncached_vector.wait_for_register(issuer, line, issuer.log.count - 1, _no_value)
         return syncs.sync(issuer, line, name, pipes=detail)
 
     def _gives_a_number(self, record: int) -> bool:
@@ -199,10 +199,10 @@ class Replay:
         line: int,
         *,
         blocking: bool,
-        moved: bool,
+        is_move: bool,
     ) -> Waiting | None:
         dst, src = self._buffers.views(issuer, operands, typed=True)
-        if moved:
+        if is_move:
             memcpy.move(issuer, line, dst, src)
             return None
         arguments: tuple[Any, ...] = (dst, src)
@@ -240,17 +240,17 @@ class Replay:
         if loop.method == "scalar":
             extra_cycles = issuer.board.scalar_loop_cycles if name == "scalar_bins" else loop.extra_cycles
             return scalar_loop(issuer, line, dst, src, replayed, extra_cycles, name=name)
-        copied = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
-        return None if loop.method == "instruction" else row_copies.wait_for_loop(issuer, copied)
+        number = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
+        return None if loop.method == "instruction" else row_copies.wait_for_loop(issuer, number)
 
-    def _finish(self, times: list[int]) -> None:
-        """Complete the new log from the old one; `times`: when the host continued after each of its waits."""
+    def _finish(self, host_times_ps: list[int]) -> None:
+        """Complete the new log from the old one; `host_times_ps`: when the host continued after each of its waits."""
         old, log = self._log, self._device.log
         origin = np.array(self._origin, np.int64)
         new_record = np.full(len(old), NONE, np.int64)
         new_record[origin] = np.arange(len(origin))
         log.addresses = {int(new_record[number]): rows for number, rows in sorted(old.addresses.items())}
-        log.selected = {int(new_record[number]): bits for number, bits in sorted(old.selected.items())}
+        log.selected = {int(new_record[number]): mask for number, mask in sorted(old.selected.items())}
         log.attributes = {int(new_record[number]): values for number, values in sorted(old.attributes.items())}
         log.seen = {int(new_record[number]) for number in old.seen}
         log.swallowed, log.of_file = list(old.swallowed), set(old.of_file)
@@ -258,13 +258,13 @@ class Replay:
         log.released |= {
             number: count for number, count in old.released.items() if old.allocations[number].task == NONE
         }
-        log.remarks = {key: self._replayed(remark) for key, remark in old.remarks.items()}
+        log.remarks = {key: self._with_new_time(remark) for key, remark in old.remarks.items()}
         for identity, windows in old.windows.items():
             boxes = [(offset, old.boxes[box]) for offset, box in windows]
             log.windows[identity] = {(offset, log.box(box.shape, box.strides, box.itemsize)) for offset, box in boxes}
-        self._buffers.complete(times)
+        self._buffers.complete(host_times_ps)
 
-    def _replayed(self, remark: Remark) -> Remark:
+    def _with_new_time(self, remark: Remark) -> Remark:
         """Return an observation of the old log with its task and time in the new one."""
         if remark.task == NONE:
             return remark
@@ -275,7 +275,7 @@ class Replay:
         return replace(remark, task=self._new_task[remark.task], at_ps=at_ps)
 
 
-def _nothing() -> None:
+def _no_value() -> None:
     """Return None, as the value of a replayed scalar load."""
 
 

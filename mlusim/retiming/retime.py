@@ -101,7 +101,7 @@ def retime(
         output=None,
         board=target,
         plan=plan,
-        log=_replayed(log, result.board, target, barriers=barriers, progress=progress),
+        log=_replay(log, result.board, target, barriers=barriers, progress=progress),
         theory_ops=result.theory_ops,
         request=result.request,
         sources=result.sources,
@@ -111,7 +111,7 @@ def retime(
     return retimed
 
 
-def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
+def _replay(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
     try:
         return replay(log, old, board, barriers=barriers, progress=progress)
     except LaunchError as error:
@@ -137,16 +137,16 @@ def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
     operator = None if request is None else OPERATORS.get(request.operator)
     if request is None or operator is None:
         return same_plan, ""
-    for name, (words, matters) in _FEATURES.items():
+    for name, (feature, matters) in _FEATURES.items():
         if getattr(result.board, name) != getattr(board, name) and matters(result.log):
-            with_it, without = (result.board, board) if getattr(result.board, name) else (board, result.board)
-            return same_plan, f"{words} on arch {with_it.arch}, but not on arch {without.arch}"
+            board_with, board_without = (result.board, board) if getattr(result.board, name) else (board, result.board)
+            return same_plan, f"{feature} on arch {board_with.arch}, but not on arch {board_without.arch}"
     try:
-        new = _replan(operator, request, board)
+        new_plan = _replan(operator, request, board)
     except (InputError, PlanError) as error:
         return same_plan, f"no split fits there: {error.message}"
-    difference = _difference(plan, new)
-    return (same_plan, difference) if difference else (new, "")
+    difference = _difference(plan, new_plan)
+    return (same_plan, difference) if difference else (new_plan, "")
 
 
 def _replan(operator: Operator, request: Request, board: Board) -> Plan:
@@ -158,10 +158,10 @@ def _replan(operator: Operator, request: Request, board: Board) -> Plan:
 
 def _difference(recorded: Plan, replanned: Plan) -> str:
     """Describe the first difference between two plans that affects the kernel; empty if there is none."""
-    for name, words in (("strategy", "strategy"), ("kind", "task type"), ("dim", "grid"), ("nram_bytes", "NRAM")):
+    for name, label in (("strategy", "strategy"), ("kind", "task type"), ("dim", "grid"), ("nram_bytes", "NRAM")):
         old_value, new_value = getattr(recorded, name), getattr(replanned, name)
         if old_value != new_value:
-            return f"{words} {new_value} instead of {old_value}"
+            return f"{label} {new_value} instead of {old_value}"
     if len(recorded.tiles) != len(replanned.tiles):
         return f"{group_digits(len(replanned.tiles))} tiles instead of {group_digits(len(recorded.tiles))}"
     for name in ("task", "start", "stop", "nram_bytes"):
@@ -185,10 +185,10 @@ def _check_ended(result: Result) -> None:
     log = result.log
     if result.stopped:
         raise InputError(f"the run stopped with an error ({result.stopped}): only a complete run can be retimed")
-    waiting = [launch.kernel for launch in log.launches if launch.end_ps == NONE]
-    if waiting or any(task.end_ps == NONE for task in log.tasks):
+    unended_kernels = [launch.kernel for launch in log.launches if launch.end_ps == NONE]
+    if unended_kernels or any(task.end_ps == NONE for task in log.tasks):
         raise InputError(
-            f"kernel {', '.join(waiting) or 'of the run'} has not ended: only a complete run can be retimed; "
+            f"kernel {', '.join(unended_kernels) or 'of the run'} has not ended: only a complete run can be retimed; "
             "synchronize the device first"
         )
 
@@ -219,11 +219,11 @@ def _check_buffers(log: Log, old: Board, board: Board) -> None:
                 f"and {board.name} has {format_bytes(usable)} to use, so it would be split differently there; run it "
                 "on that board"
             )
-        before, after = old_sizes[kind].alignment_bytes, sizes[kind].alignment_bytes
-        if before != after:
+        old_alignment, new_alignment = old_sizes[kind].alignment_bytes, sizes[kind].alignment_bytes
+        if old_alignment != new_alignment:
             raise InputError(
-                f"buffers in {kind.name} are rounded up to {after} B on {board.name} and to {before} B in the run, so "
-                "their addresses would differ; run it on that board"
+                f"buffers in {kind.name} are rounded up to {new_alignment} B on {board.name} and to {old_alignment} B "
+                "in the run, so their addresses would differ; run it on that board"
             )
 
 

@@ -45,7 +45,7 @@ def test_values_are_distinct_if_their_types_are():
 
 
 def test_fractions_are_accepted_for_fractional_parameters():
-    assert numbers("dram_read_efficiency", "0.7..0.9+0.1", whole=False) == [0.7, 0.8, 0.9]
+    assert numbers("dram_read_efficiency", "0.7..0.9+0.1", integers=False) == [0.7, 0.8, 0.9]
 
 
 def test_an_extent_may_be_a_range():
