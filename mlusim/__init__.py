@@ -12,7 +12,8 @@ The names in `__all__` are public. Each is loaded when it is first used (PEP 562
 What all packages use:
   units, dtypes, arrays    picoseconds and bytes; element types; annotations of arrays
   errors, inputs           the errors, and the checks of what users pass; `quantities`: numbers with a unit as text
-  files, processes         atomic writes; worker processes
+  files, own_files         atomic writes; which files mlusim wrote; `processes`: worker processes
+  source_code              names of kernels in files, lines of frames, syntax trees
   progress, version        the progress bar; the version, and how it was built
   log, log_tables          the log of a run; its tables of tasks, launches and allocations
   records                  its records, one for each operation

@@ -1,88 +1,25 @@
-"""Atomic writes of files, recognition of files that mlusim wrote, names of kernels in files, source files."""
+"""Files of the host: atomic writes, scratch folders, reads with clear errors."""
 
 from __future__ import annotations
 
-import ast
 import errno
 import os
 import shutil
 import stat
-import sys
-import sysconfig
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.util import find_spec
 from io import TextIOWrapper
-from pathlib import Path, PurePath
-from types import FrameType, TracebackType
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from mlusim.errors import InputError, nearest
 
 # On Linux, a file without a name: the system removes it with the process, however the process ends.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
-# CPython before 3.13 makes syntax trees in memory that its threads share, and loses count if they take turns.
-_parsing = threading.RLock()
-_HEAD_BYTES = 4096
-KERNEL_SUFFIXES = (".py", ".mlu")
-_PARQUET_END = 8  # the length of the footer, 4 bytes, and the magic number
-_PACKAGE = Path(__file__).resolve().parent
-_KERNELS = f"{_PACKAGE / 'kernels'}{os.sep}"
-_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-# Frames of compiled modules have the path that `hatch_build.py` compiled: "mlusim/cores/copies/memcpy.py".
-_INSIDE = tuple(f"{folder}{os.sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES), _PACKAGE.name))
-
-
-def is_kernel_name(text: str) -> bool:
-    """Return whether a text names a kernel in a file, as `add.py:add` or `add.mlu`, rather than an operator."""
-    return text.endswith(KERNEL_SUFFIXES) or any(f"{suffix}:" in text for suffix in KERNEL_SUFFIXES)
-
-
-def file_and_kernel(text: str) -> tuple[str, str]:
-    """Split `add.py:add` into the file and the name in it, which is empty for a file alone."""
-    for suffix in KERNEL_SUFFIXES:
-        stem, colon, name = text.partition(f"{suffix}:")
-        if colon and not Path(text).exists():
-            return f"{stem}{suffix}", name
-    return text, ""
-
-
-def source_name(file: str) -> str:
-    """Return the name of a source file in messages and reports: `add.py`, or `In[6]` for a cell of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    # ("Cell", "In[6]"), or None for a file that is not a cell.
-    cell = None if shell is None else shell.compile.format_code_name(file)
-    return PurePath(file).name if cell is None else str(cell[1])
-
-
-def line_of(place: FrameType | TracebackType) -> int:
-    """Return the line of a frame or of an entry of a traceback.
-
-    Some instructions that Python adds have none, and an error of another thread may arrive there; nor has code that a
-    program generated without lines. They get the line where their function begins.
-    """
-    if isinstance(place, TracebackType):
-        line, code = place.tb_lineno, place.tb_frame.f_code
-    else:
-        line, code = place.f_lineno, place.f_code
-    return line or code.co_firstlineno
-
-
-def in_own_kernels(file: str) -> bool:
-    """Return whether a file is one of mlusim's own kernels."""
-    return file.startswith(_KERNELS)
-
-
-@cache
-def written_by_author(file: str, kernel_file: str = "") -> bool:
-    """Return whether a file is `kernel_file`, one of mlusim's own kernels, or outside mlusim and all libraries."""
-    # "<string>" and the like are methods that Python generates, such as those of dataclasses.
-    return file == kernel_file or in_own_kernels(file) or not file.startswith(("<", *_INSIDE))
 
 
 @contextmanager
@@ -270,55 +207,3 @@ def _give_name(handle: int, scratch: Path) -> None:
 def provenance_path(path: Path) -> Path:
     """Return the file that says where the figures of a CSV file come from: `x.csv.json` of `x.csv`."""
     return path.with_name(f"{path.name}.json")
-
-
-def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Return whether mlusim wrote a file, by its first and last bytes; False for .npy, which has no room for a mark."""
-    try:
-        with Path(path).open("rb") as stream:
-            head = stream.read(_HEAD_BYTES)
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(size - _PARQUET_END, 0))
-            end = stream.read()
-            stream.seek(max(size - _PARQUET_END - int.from_bytes(end[:4], "little"), 0))
-            footer = stream.read() if head.startswith(b"PAR1") else b""
-    except OSError:
-        return False
-    first, _, _ = head.partition(b"\n")
-    return any(
-        (
-            head.startswith(b"PK\x03\x04") and head[30:38] == b"run.json",  # a saved run
-            head.startswith(b"SQLite format 3\0") and head[68:72] == b"mlus",  # points of a sweep
-            head.startswith(b"\x89PNG") and b"Software\0mlusim" in head,
-            head.startswith(b"<?xml") and b"<svg" in head and b"<dc:title>mlusim</dc:title>" in head,
-            head.startswith(b"<!DOCTYPE html>") and b'<meta name="generator" content="mlusim' in head,
-            head.startswith(b"{") and b"simulated by mlusim" in head,
-            head.startswith(b'[\n {\n  "operator": ') and b'\n  "device": ' in head,  # a table of a sweep
-            first.startswith(b"operator,device,") and b"status,message" in first,
-            first.startswith(b"op,task,pipe,line,issue_ps,")
-            and first.rstrip().endswith(b"dst_memory,a_memory"),  # operations
-            head.startswith(b"PAR1") and b"mlusim" in footer,
-            head.startswith(b"# A board of mlusim"),
-            head.lstrip(b"/*\n ").startswith(b"plotly.js v"),  # the library that the pages of a folder share
-        )
-    )
-
-
-def syntax_tree(text: str) -> ast.Module:
-    """Return the syntax tree of Python source, in any thread. Raises `SyntaxError`, and `ValueError` for null bytes."""
-    with _parsing:
-        return ast.parse(text)
-
-
-def tree_of_function(function: Callable[..., Any]) -> tuple[ast.Module, int] | None:
-    """Return the syntax tree of a function's source and its first line; None without source in Python."""
-    import inspect
-    from textwrap import dedent
-    from tokenize import TokenError
-
-    try:
-        lines, first = inspect.getsourcelines(function)
-        return syntax_tree(dedent("".join(lines))), first
-    except (OSError, SyntaxError, TokenError, TypeError, ValueError):
-        # A kernel of another language may have brackets in its comments that Python would have to close.
-        return None

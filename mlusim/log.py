@@ -20,7 +20,7 @@ import numpy as np
 
 from mlusim.arrays import Array, Integers
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, source_name, writing
+from mlusim.files import atomic_write, writing
 from mlusim.inputs import as_count, as_path, as_text
 from mlusim.log_tables import (
     AllocationRecord,
@@ -34,6 +34,7 @@ from mlusim.log_tables import (
 )
 from mlusim.records import NONE as NONE  # noqa: PLC0414 - exported
 from mlusim.records import Records
+from mlusim.source_code import source_name
 from mlusim.units import plural
 
 # Records read at once, to save memory on long logs.

@@ -18,10 +18,10 @@ import mlusim
 PACKAGE = Path(mlusim.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# Rooms in the order of the arrows; a module may import from its own package and from those before it.
+# Packages and modules in the order of the arrows; a module may import from its own package and from those before it.
 ORDER = (
     ("arrays", "units", "errors", "processes", "progress", "version"),
-    ("files", "quantities"),
+    ("files", "own_files", "quantities", "source_code"),
     ("dtypes",),
     ("inputs",),
     ("hardware",),

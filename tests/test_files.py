@@ -16,7 +16,9 @@ import pytest
 
 import mlusim
 from mlusim import files
-from mlusim.files import atomic_write, cannot_read, is_ours, source_name
+from mlusim.files import atomic_write, cannot_read
+from mlusim.own_files import is_ours
+from mlusim.source_code import source_name
 
 
 @pytest.fixture(params=["nameless", "named"])

@@ -10,9 +10,9 @@ import pytest
 
 from mlusim.cores.core import Core
 from mlusim.errors import InputError
-from mlusim.files import is_ours
 from mlusim.host.device import Device
 from mlusim.memory.view import View
+from mlusim.own_files import is_ours
 
 
 @pytest.fixture(scope="module")

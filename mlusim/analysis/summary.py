@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.provenance import MODEL, provenance
-from mlusim.files import source_name
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
+from mlusim.source_code import source_name
 from mlusim.units import (
     GIGA,
     KIB,

@@ -17,8 +17,8 @@ from mlusim.analysis.bandwidth import bandwidth_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
 from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.provenance import MODEL
-from mlusim.files import source_name
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
+from mlusim.source_code import source_name
 from mlusim.units import PS_PER_NS, PS_PER_US
 
 # Process and thread ids start above 0, which Perfetto reserves for the idle process of Linux.

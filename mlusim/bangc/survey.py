@@ -14,9 +14,9 @@ from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.kernel_files import SUFFIX
 from mlusim.bangc.module import compile as compile_file
 from mlusim.errors import CompileError, InputError
-from mlusim.files import file_and_kernel
 from mlusim.hardware import Board
 from mlusim.inputs import as_path
+from mlusim.source_code import file_and_kernel
 
 
 @dataclass(frozen=True, slots=True)

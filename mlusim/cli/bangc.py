@@ -37,7 +37,7 @@ from mlusim.cli.options import (
 from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError, MlusimError, choose_one
-from mlusim.files import file_and_kernel, is_kernel_name
+from mlusim.source_code import file_and_kernel, is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.bangc.host.program import Program

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import click
 
 from mlusim.errors import InputError
-from mlusim.files import atomic_write, is_ours, provenance_path, writing
+from mlusim.files import atomic_write, provenance_path, writing
+from mlusim.own_files import is_ours
 
 _GIVEN, _FORCE = "mlusim.paths", "mlusim.force"
 _PART = re.compile(r"(.*\.(?:npz|npy|py|mlu)):[^:/\\]*", re.IGNORECASE | re.DOTALL)  # file.npz:key, file.py:function

@@ -12,8 +12,8 @@ from mlusim.cli import console
 from mlusim.cli.options import compile_options, device_option, output_options
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError
-from mlusim.files import file_and_kernel
 from mlusim.inputs import as_file
+from mlusim.source_code import file_and_kernel
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board

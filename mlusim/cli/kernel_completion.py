@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from mlusim.files import KERNEL_SUFFIXES
+from mlusim.source_code import KERNEL_SUFFIXES
 
 _ENTRY = re.compile(r"__mlu_(?:entry|global)__\s+void\s+(\w+)\s*\(")
 

@@ -14,7 +14,7 @@ from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import SUMMARIES
 from mlusim.errors import choose_one
-from mlusim.files import is_kernel_name
+from mlusim.source_code import is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.ops.commands import Command

@@ -10,7 +10,8 @@ import click
 
 from mlusim.cli.local_paths import without_folders
 from mlusim.errors import InputError
-from mlusim.files import is_kernel_name, scratch_folder
+from mlusim.files import scratch_folder
+from mlusim.source_code import is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result

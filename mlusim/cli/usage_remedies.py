@@ -6,7 +6,7 @@ import re
 
 import click
 
-from mlusim.files import is_kernel_name
+from mlusim.source_code import is_kernel_name
 
 _TABLE = "-o FILE.csv writes the table"
 _ROWS = "--json prints all rows"

@@ -18,7 +18,7 @@ from mlusim.cli.outputs import Outputs, write_and_print, write_arrays, wrote
 from mlusim.cli.provenance import print_findings
 from mlusim.cli.run import make_operator
 from mlusim.errors import InputError
-from mlusim.files import KERNEL_SUFFIXES, is_kernel_name
+from mlusim.source_code import KERNEL_SUFFIXES, is_kernel_name
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from mlusim.files import in_own_kernels, line_of, written_by_author
 from mlusim.log import Log
+from mlusim.source_code import in_own_kernels, line_of, written_by_author
 
 # After this many executions of a line of a helper function by one caller, its callers are no longer recorded: finding
 # them takes the host a microsecond. By then, each of 64 tasks has executed the few calls before a loop, and the loop.

@@ -18,11 +18,11 @@ from mlusim.explore.kernel_call import refused_as_input
 from mlusim.explore.point import USABLE_NRAM
 from mlusim.explore.setting_values import with_texts_parsed
 from mlusim.explore.user_kernels import UserKernel, kernel_of
-from mlusim.files import is_kernel_name
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.steady.steady import check_steady
 from mlusim.inputs import as_count, as_mapping, as_shape, as_text, as_texts, as_tuple, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
+from mlusim.source_code import is_kernel_name
 
 # Parameters of both `sweep` and `tune`.
 _OF_ALL = ("shape", "dtype", "device", "strategy", "arguments", "seed", "db", "workers", "progress", "settings")

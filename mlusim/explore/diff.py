@@ -13,9 +13,9 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.arrays import Integers
-from mlusim.files import source_name
 from mlusim.results.result import Result
 from mlusim.results.saved import as_result
+from mlusim.source_code import source_name
 from mlusim.units import PS_PER_US, signed_us
 
 OTHER = "no operation"

@@ -13,9 +13,9 @@ from mlusim.analysis.lower_bound import LOSSES
 from mlusim.explore.diff import shares, source_text
 from mlusim.explore.suggestions import Suggestion
 from mlusim.explore.suggestions import what_to_try as suggestions_of
-from mlusim.files import source_name
 from mlusim.results.result import Result
 from mlusim.results.saved import as_result
+from mlusim.source_code import source_name
 from mlusim.units import format_us
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from mlusim.errors import InputError, it_has
 from mlusim.explore.fingerprint import installed
-from mlusim.files import cannot_read, line_of, open_input, syntax_tree
+from mlusim.files import cannot_read, open_input
 from mlusim.inputs import as_path
+from mlusim.source_code import line_of, syntax_tree
 
 Function = Callable[..., Any]
 

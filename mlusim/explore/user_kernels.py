@@ -26,8 +26,8 @@ from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_fil
 from mlusim.errors import InputError, MlusimError, shown
 from mlusim.explore.fingerprint import fingerprint
 from mlusim.explore.python_files import Function, execute, from_file, importable_from
-from mlusim.files import tree_of_function
 from mlusim.host.arguments import ParameterType, Role
+from mlusim.source_code import tree_of_function
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NUMBERS = {int: int, float: float, "int": int, "float": float}  # texts if the file postpones annotations

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.tasks.launch_checks import parameter_names
-from mlusim.files import source_name
 from mlusim.host.names_used import MISSING, names_used
 from mlusim.memory.view import View
+from mlusim.source_code import source_name
 from mlusim.verifier.findings import Finding
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
-from mlusim.files import tree_of_function
+from mlusim.source_code import tree_of_function
 
 # Stands for a value that does not exist.
 MISSING = "missing"

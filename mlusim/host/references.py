@@ -11,11 +11,11 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.errors import InputError, shown
-from mlusim.files import source_name
 from mlusim.inputs import as_array
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.results.memory_state import Repeat
+from mlusim.source_code import source_name
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.wrong_values import compare_output
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mlusim.errors import HangError, SimulatedTimeError
-from mlusim.files import source_name
 from mlusim.hardware import Board
 from mlusim.log_tables import task_names
 from mlusim.records import longest_run_ps
+from mlusim.source_code import source_name
 from mlusim.units import PS_PER_HOUR, first_of, format_ns, plural
 
 if TYPE_CHECKING:

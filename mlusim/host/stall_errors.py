@@ -14,7 +14,7 @@ from typing import Any
 
 from mlusim.cores.tasks.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
-from mlusim.files import line_of, source_name
+from mlusim.source_code import line_of, source_name
 
 # Python 3.12's way to call a function before the lines of some functions. Our number is one without an assigned
 # purpose.

@@ -13,9 +13,9 @@ import numpy as np
 
 from mlusim.arrays import Array, Flags
 from mlusim.errors import InputError, shown
-from mlusim.files import source_name
 from mlusim.hardware import Board
 from mlusim.log import NONE, SYNC, Log
+from mlusim.source_code import source_name
 from mlusim.units import format_bytes, format_ns
 
 # Returns the contents of live allocations, by index, at a time in picoseconds.

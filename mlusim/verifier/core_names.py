@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from mlusim.files import syntax_tree
+from mlusim.source_code import syntax_tree
 from mlusim.verifier.source_file import SourceLine, source_file
 
 # Methods of a core that other objects hardly have.

@@ -12,7 +12,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from mlusim.cores.core import Kernel
-from mlusim.files import syntax_tree, written_by_author
+from mlusim.source_code import syntax_tree, written_by_author
 
 Definition = ast.AsyncFunctionDef | ast.FunctionDef
 _ENCLOSING = "enclosing"

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlusim.cores.core import Kernel
 from mlusim.cores.synchronisation.barrier import BARRIERS
-from mlusim.files import tree_of_function
+from mlusim.source_code import tree_of_function
 from mlusim.verifier.functions import Definition, compiled, functions_of, replaced
 from mlusim.verifier.source_file import SourceLine
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain, product
 from pathlib import Path
 
-from mlusim.files import source_name, syntax_tree
+from mlusim.source_code import source_name, syntax_tree
 from mlusim.verifier import cpp_text
 
 Lines = tuple[int, int]

@@ -16,7 +16,7 @@ from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.page.parts import esc
 from mlusim.analysis.style import CAUSE_COLOURS
 from mlusim.arrays import Integers
-from mlusim.files import source_name, syntax_tree
+from mlusim.source_code import source_name, syntax_tree
 from mlusim.units import group_digits, percent
 
 # Of functions with more lines only those with figures are shown.

@@ -18,8 +18,8 @@ from mlusim.analysis.log_parts import most_windows, windows
 from mlusim.analysis.page.embed import pack
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
 from mlusim.arrays import Integers
-from mlusim.files import source_name
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
+from mlusim.source_code import source_name
 
 # More spans than this result in a page of several megabytes.
 MAX_SPANS = 120_000

@@ -24,9 +24,9 @@ from mlusim.errors import (
     nearest,
     shown,
 )
-from mlusim.files import source_name, written_by_author
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
+from mlusim.source_code import source_name, written_by_author
 from mlusim.units import format_ns, plural
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.files import line_of, syntax_tree, written_by_author
+from mlusim.source_code import line_of, syntax_tree, written_by_author
 
 # Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
 # are of cached properties, such as `core.nram`.

@@ -25,9 +25,9 @@ from mlusim.cores.tasks.source_line import kernel_line, open_loop_state
 from mlusim.cores.tasks.unawaited import close_task, never_awaited, unstarted
 from mlusim.cores.tasks.waiting import SUSPEND
 from mlusim.errors import AwaitError, KernelError
-from mlusim.files import line_of
 from mlusim.log import IO, MOVE, NONE, VECTOR
 from mlusim.log_tables import TaskRecord
+from mlusim.source_code import line_of
 
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer

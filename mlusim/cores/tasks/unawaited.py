@@ -15,7 +15,7 @@ from types import CoroutineType, FrameType
 from typing import Any
 
 from mlusim.errors import NOTED, AwaitError
-from mlusim.files import line_of, source_name
+from mlusim.source_code import line_of, source_name
 
 # The function of `warnings` that Python calls for a coroutine that was never awaited.
 _WARN = "_warn_unawaited_coroutine"
