@@ -31,12 +31,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     some modules mistake an interrupt for a failure of their own. Files are written atomically, so none is left behind
     half-written.
     """
-    inside = frame
-    while inside is not None:
-        if inside.f_code.co_filename.startswith("<frozen importlib"):
+    caller = frame
+    while caller is not None:
+        if caller.f_code.co_filename.startswith("<frozen importlib"):
             os.write(2, b"error: interrupted\n")
             os._exit(_INTERRUPTED)
-        inside = inside.f_back
+        caller = caller.f_back
     signal.default_int_handler(number, frame)
 
 

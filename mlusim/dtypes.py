@@ -91,17 +91,17 @@ def dtype_of(name_or_dtype: object, what: str = "") -> Dtype:
 
     Raises `InputError` for anything else and for a byte order that is not this machine's.
     """
-    where = f"{what}: " if what else ""
-    dtype = _lookup(name_or_dtype, where)
+    prefix = f"{what}: " if what else ""
+    dtype = _lookup(name_or_dtype, prefix)
     if dtype is None:
-        dtype = _lookup(getattr(name_or_dtype, "numpy_dtype", None), where)
+        dtype = _lookup(getattr(name_or_dtype, "numpy_dtype", None), prefix)
     if dtype is None:
-        near = nearest_dtype(name_or_dtype) if isinstance(name_or_dtype, str) else ""
+        suggestion = nearest_dtype(name_or_dtype) if isinstance(name_or_dtype, str) else ""
         if inspect.isfunction(name_or_dtype):
-            near = f"call it, as in {name_or_dtype.__name__}(32); "
+            suggestion = f"call it, as in {name_or_dtype.__name__}(32); "
         text = str(name_or_dtype)[:200] if isinstance(name_or_dtype, np.dtype) else shown(name_or_dtype)
         raise InputError(
-            f"{where}dtype {text} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
+            f"{prefix}dtype {text} is not an element type; {suggestion}accepted are {', '.join(_NAMES.values())}, "
             "given as a dtype or type of NumPy, ml_dtypes or torch, as a name ('half' and 'float' too), or as an "
             "object with an attribute numpy_dtype"
         )
@@ -149,28 +149,28 @@ def bounds(dtype: Dtype) -> tuple[float, float]:
     return float(info.min), float(info.max)
 
 
-def _lookup(value: object, where: str) -> Dtype | None:
-    """Return the element type of a dtype, name or type; None if there is none. `where` begins messages."""
+def _lookup(value: object, prefix: str) -> Dtype | None:
+    """Return the element type of a dtype, name or type; None if there is none. `prefix` begins messages."""
     if isinstance(value, np.dtype):
         dtype = _BY_DTYPE.get(value)
         if dtype is None and not value.isnative and value.newbyteorder("=") in _BY_DTYPE:
-            raise _byte_order_error(value, where)
+            raise _byte_order_error(value, prefix)
         return dtype
     if isinstance(value, str):
-        return _by_name(value, where)
+        return _by_name(value, prefix)
     if type(value).__module__ == "torch":
         return _BY_NAME.get(str(value).removeprefix("torch."))
     return _BY_TYPE.get(value) if isinstance(value, type) else None
 
 
-def _by_name(name: str, where: str) -> Dtype | None:
+def _by_name(name: str, prefix: str) -> Dtype | None:
     """Return the element type of a name or a code; None if there is none."""
     dtype = _BY_NAME.get(name)
     if dtype is not None:
         return dtype
     if name in _AMBIGUOUS:
         raise InputError(
-            f"{where}dtype {name!r} is 32 bits wide on the board and 64 in NumPy: name the width, such as 'int32' or "
+            f"{prefix}dtype {name!r} is 32 bits wide on the board and 64 in NumPy: name the width, such as 'int32' or "
             "'int64'"
         )
     order, code = name[:1], name[1:]
@@ -178,13 +178,13 @@ def _by_name(name: str, where: str) -> Dtype | None:
         return None
     dtype = _CODES[code]
     if order in {"<", ">"} and order != _NATIVE and dtype.itemsize > 1:
-        raise _byte_order_error(np.dtype(name), where)
+        raise _byte_order_error(np.dtype(name), prefix)
     return dtype
 
 
-def _byte_order_error(dtype: Dtype, where: str) -> InputError:
+def _byte_order_error(dtype: Dtype, prefix: str) -> InputError:
     native = dtype.newbyteorder("=").name
     return InputError(
-        f"{where}dtype {dtype.str!r} is {native} in the other byte order, and elements are in this machine's "
+        f"{prefix}dtype {dtype.str!r} is {native} in the other byte order, and elements are in this machine's "
         f"({_NATIVE!r}): convert with x.astype(x.dtype.newbyteorder('='))",
     )

@@ -64,14 +64,14 @@ def directory_for(path: Path) -> Iterator[None]:
 
     Raises `InputError` for an `OSError` of the block, which writes these files.
     """
-    missing: list[Path] = []
+    missing_folders: list[Path] = []
     try:
         # A name that is too long is an `OSError`, too.
-        missing += [folder for folder in (path, *path.parents) if not folder.exists()]
+        missing_folders += [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException as error:
-        for folder in missing:
+        for folder in missing_folders:
             with suppress(OSError):
                 folder.rmdir()
         if isinstance(error, OSError):
@@ -83,12 +83,12 @@ def directory_for(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def writing(where: object) -> Iterator[None]:
+def writing(name: object) -> Iterator[None]:
     """Convert an `OSError` of the block, which writes a file, to an `InputError` that names it."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"{where}: cannot be written: {error.strerror or error}") from error
+        raise InputError(f"{name}: cannot be written: {error.strerror or error}") from error
 
 
 _FOLDER = "mlusim-scratch-"
@@ -104,7 +104,7 @@ def scratch_folder() -> Iterator[Path]:
     """
     _remove_stale(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as name:
-        handle = _locked(Path(name))
+        handle = _lock(Path(name))
         try:
             yield Path(name)
         finally:
@@ -113,24 +113,24 @@ def scratch_folder() -> Iterator[Path]:
 
 
 @lru_cache(maxsize=1)
-def _remove_stale(where: Path) -> None:
+def _remove_stale(directory: Path) -> None:
     """Remove this user's unlocked scratch folders, once per process; on systems without locks, none."""
     if not _LOCKS:
         return
-    for folder in where.glob(f"{_FOLDER}*"):
+    for folder in directory.glob(f"{_FOLDER}*"):
         with suppress(OSError):
             status = folder.lstat()
             # A folder that another process has just made may not be locked yet.
             fresh = time.time() - status.st_mtime < _STALE_S
             if fresh or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
                 continue
-            handle = _locked(folder)
+            handle = _lock(folder)
             if handle is not None:
                 shutil.rmtree(folder, ignore_errors=True)
                 os.close(handle)
 
 
-def _locked(folder: Path) -> int | None:
+def _lock(folder: Path) -> int | None:
     """Lock a folder and return its handle; None if another process has locked it, or without locks."""
     if not _LOCKS:
         return None
@@ -161,10 +161,10 @@ def cannot_read(path: Path, error: OSError, name: object = None) -> str:
     name = path if name is None else name
     if not isinstance(error, FileNotFoundError):
         return f"{name}: cannot be read: {error.strerror or error}"
-    there: list[str] = []
+    names: list[str] = []
     with suppress(OSError):
-        there = [other.stem for other in path.parent.iterdir() if other.suffix == path.suffix]
-    hint = nearest(path.stem, there).removesuffix("? ")
+        names = [other.stem for other in path.parent.iterdir() if other.suffix == path.suffix]
+    hint = nearest(path.stem, names).removesuffix("? ")
     return f"{name}: no such file" + (f"; {hint}{path.suffix}?" if hint else "")
 
 

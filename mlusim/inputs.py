@@ -49,18 +49,18 @@ def as_plain(value: Any) -> Any:
 
 def extents_of(text: str) -> tuple[int, ...] | None:
     """Return the extents of a shape as text, `2,8,64` or `2x8x64`; () for an empty text, None if it is not a shape."""
-    plain = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
-    parts = plain.split(",") if plain else []
+    compact = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
+    parts = compact.split(",") if compact else []
     try:
         extents = tuple(int(part) for part in parts)
     except ValueError:
         return None
     # `1,000` is meant as one number, and would be [1, 0].
-    grouped = any(part.startswith("0") and part != "0" for part in parts)
-    return None if grouped or min(extents, default=0) < 0 else extents
+    has_digit_groups = any(part.startswith("0") and part != "0" for part in parts)
+    return None if has_digit_groups or min(extents, default=0) < 0 else extents
 
 
-def as_shape(what: str, shape: Any) -> tuple[int, ...]:
+def as_shape(name: str, shape: Any) -> tuple[int, ...]:
     """Return the extents of a shape."""
     if type(shape) is int and shape >= 0:
         return (shape,)
@@ -68,7 +68,7 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     if type(shape) is tuple and len(shape) <= MAX_RANK and all(type(size) is int and size >= 0 for size in shape):
         return shape
     if isinstance(shape, set | frozenset):
-        raise InputError(f"{what} {shown(shape)}: a set has no order; pass a tuple, such as (2, 8, 256, 196)")
+        raise InputError(f"{name} {shown(shape)}: a set has no order; pass a tuple, such as (2, 8, 256, 196)")
     values = as_tuple(shape)
     extents = values if isinstance(values, tuple) else (values,)
     try:
@@ -76,40 +76,40 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     except TypeError:
         rule = "a shape is an integer or a tuple of integers, such as (2, 8, 256, 196)"
         of_array = "; pass its .shape" if isinstance(shape, np.ndarray) else ""
-        raise InputError(f"{what} {shown(shape)}: {rule}{of_array}") from None
+        raise InputError(f"{name} {shown(shape)}: {rule}{of_array}") from None
     if any(isinstance(extent, bool) for extent in extents):
-        raise InputError(f"{what} {shown(shape)}: the extents of a shape are integers, not booleans")
+        raise InputError(f"{name} {shown(shape)}: the extents of a shape are integers, not booleans")
     if min(integers, default=0) < 0:
-        raise InputError(f"{what} {list(integers)}: an extent cannot be negative")
+        raise InputError(f"{name} {list(integers)}: an extent cannot be negative")
     if len(integers) > MAX_RANK:
-        raise InputError(f"{what} has rank {len(integers)}: NumPy arrays have at most {MAX_RANK} dimensions")
+        raise InputError(f"{name} has rank {len(integers)}: NumPy arrays have at most {MAX_RANK} dimensions")
     return integers
 
 
-def as_array(what: str, value: Any) -> Array:
+def as_array(name: str, value: Any) -> Array:
     """Convert an argument to a NumPy array in native byte order. Arrays with masked elements are refused."""
     if type(value) is np.ndarray:
         return native(value)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         masked = int(np.ma.getmaskarray(value).sum())
         raise InputError(
-            f"{what} is an array with {masked} masked elements, and a tensor has no mask: give "
+            f"{name} is an array with {masked} masked elements, and a tensor has no mask: give "
             "array.filled(VALUE), or array.data for the values below the mask"
         )
     if isinstance(value, str | os.PathLike):
-        raise InputError(f"{what}={shown(value)} is not an array: load the file, np.load({shown(os.fspath(value))})")
+        raise InputError(f"{name}={shown(value)} is not an array: load the file, np.load({shown(os.fspath(value))})")
     # A torch tensor that requires gradients cannot be converted until it is detached.
     if getattr(value, "requires_grad", False):
         value = value.detach()
     try:
-        array = np.asarray(value) if (bits := _bits_in_torch(value)) is None else bits
+        array = np.asarray(value) if (from_torch := _bits_in_torch(value)) is None else from_torch
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise InputError(
-            f"{what} is not an array: {_reason(error)}; pass an array or nested lists of equal lengths"
+            f"{name} is not an array: {_reason(error)}; pass an array or nested lists of equal lengths"
         ) from error
     if array.dtype == object:
         raise InputError(
-            f"{what} is not an array of numbers: {type(value).__name__} becomes an array of Python objects; pass an "
+            f"{name} is not an array of numbers: {type(value).__name__} becomes an array of Python objects; pass an "
             "array with an element type, or nested lists of numbers"
         )
     return native(array)
@@ -134,42 +134,42 @@ def is_tensor(value: object) -> bool:
     return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, np.ndarray | np.generic)
 
 
-def as_count(what: str, value: Any, *, least: int = 1) -> int:
-    """Return an integer of at least `least`."""
+def as_count(name: str, value: Any, *, minimum: int = 1) -> int:
+    """Return an integer of at least `minimum`."""
     try:
         number = as_index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(value, bool) or number < least:
-        raise InputError(f"{what}={shown(value)}: pass an integer of at least {least}")
+    if number is None or isinstance(value, bool) or number < minimum:
+        raise InputError(f"{name}={shown(value)}: pass an integer of at least {minimum}")
     return number
 
 
-def check_is(what: str, value: object, kind: type, remedy: str) -> None:
+def check_is(name: str, value: object, kind: type, remedy: str) -> None:
     """Raise `InputError` for a value that is not of a class; `remedy` says how to get one that is."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise InputError(f"{what}={shown(value)} is not {article} {kind.__name__}: {remedy}")
+        raise InputError(f"{name}={shown(value)} is not {article} {kind.__name__}: {remedy}")
 
 
 def check_operations(theory_ops: Any) -> int | None:
     """Return the declared number of operations, or None."""
-    return None if theory_ops is None else as_count("theory_ops", theory_ops, least=0)
+    return None if theory_ops is None else as_count("theory_ops", theory_ops, minimum=0)
 
 
-def check_choice(what: str, value: object, known: Iterable[str]) -> None:
+def check_choice(name: str, value: object, known: Iterable[str]) -> None:
     """Raise `InputError` for an unknown name, suggesting the nearest one."""
     names = list(known)
     if not (isinstance(value, str) and value in names):
-        raise InputError(f"{what}={shown(value)}: {choose_one(value, names)}")
+        raise InputError(f"{name}={shown(value)}: {choose_one(value, names)}")
 
 
-def as_mapping(what: str, value: object) -> Mapping[str, Any]:
+def as_mapping(label: str, value: object) -> Mapping[str, Any]:
     """Return a mapping of names to values; {} for None."""
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise InputError(f"{what}={shown(value)}: pass a dictionary of names and values, such as {{'NAME': [1, 2]}}")
+        raise InputError(f"{label}={shown(value)}: pass a dictionary of names and values, such as {{'NAME': [1, 2]}}")
     return value
 
 
@@ -180,25 +180,25 @@ def check_flags(**flags: object) -> None:
             raise InputError(f"{name}={shown(value)}: choose True or False")
 
 
-def check_seconds(what: str, value: Any) -> None:
+def check_seconds(name: str, value: Any) -> None:
     """Raise if a time is not a number above 0; infinity is allowed."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
-        raise InputError(f"{what}={shown(value)}: give seconds, a number above 0")
+        raise InputError(f"{name}={shown(value)}: give seconds, a number above 0")
 
 
-def as_text(what: str, value: object) -> str:
+def as_text(name: str, value: object) -> str:
     """Return a text, which must not contain NUL."""
     if not isinstance(value, str) or "\0" in value:
-        raise InputError(f"{what}={shown(value)} is not text")
+        raise InputError(f"{name}={shown(value)} is not text")
     return value
 
 
-def as_texts(what: str, values: object) -> tuple[str, ...]:
+def as_texts(name: str, values: object) -> tuple[str, ...]:
     """Return one text or several as a tuple."""
     texts = (values,) if isinstance(values, str) else as_tuple(values)
     if not isinstance(texts, tuple):
-        raise InputError(f"{what}={shown(values)}: pass a list of strings")
-    return tuple(as_text(what, text) for text in texts)
+        raise InputError(f"{name}={shown(values)}: pass a list of strings")
+    return tuple(as_text(name, text) for text in texts)
 
 
 def as_path(path: object) -> Path:
@@ -216,10 +216,10 @@ def as_file(path: object) -> Path:
     """Return the path of an existing file."""
     file = as_path(path)
     try:
-        there = file.is_file()
+        is_file = file.is_file()
     except OSError as error:
         raise InputError(f"{shown(str(file))}: {error.strerror or error}") from None
-    if not there:
+    if not is_file:
         raise InputError(
             f"{file}: is a directory: name a file in it" if file.is_dir() else cannot_read(file, FileNotFoundError())
         )

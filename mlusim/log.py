@@ -167,14 +167,14 @@ class Log:
         CNRT does not say what it is for: what the program copies back is an output, all else that kernels write is
         workspace.
         """
-        written = self._named_in("dst_alloc")
+        kernel_outputs = self._named_in("dst_alloc")
         only_read = self._named_in("a_alloc", "b_alloc") - self.host.reads - self.host.read_parts.keys()
-        given = self.host.writes | only_read
+        host_inputs = self.host.writes | only_read
         roles = {}
         for identity, record in enumerate(self.allocations):
             if record.task != NONE or record.memory != "gdram":
                 continue
-            if record.read_only or (identity in given and identity not in written):
+            if record.read_only or (identity in host_inputs and identity not in kernel_outputs):
                 roles[identity] = "input"
             elif record.workspace and identity not in self.host.reads:
                 roles[identity] = "workspace"
@@ -184,12 +184,12 @@ class Log:
 
     def _named_in(self, *operands: str) -> set[int]:
         """Return the allocations in columns of operands, read in parts to save memory on long logs."""
-        named = np.zeros(len(self.allocations) - NONE, bool)  # the last one is NONE
+        is_named = np.zeros(len(self.allocations) - NONE, bool)  # the last one is NONE
         for first in range(0, len(self), _PIECE):
             part = slice(first, min(first + _PIECE, len(self)))
             for operand in operands:
-                named[self.records.column(operand, part)] = True
-        return set(np.flatnonzero(named[:NONE]).tolist())
+                is_named[self.records.column(operand, part)] = True
+        return set(np.flatnonzero(is_named[:NONE]).tolist())
 
     def op(self, name: str) -> int:
         """Return the index of an operation name in `ops`."""
@@ -223,7 +223,7 @@ class Log:
 
     def source_line(self, file: str, line: int, function: str) -> int:
         """Return the index in `lines` of a source line, in any language."""
-        key = (as_text("file", file), as_count("line", line, least=0), as_text("function", function))
+        key = (as_text("file", file), as_count("line", line, minimum=0), as_text("function", function))
         number = self._line_codes.get(key)
         if number is None:
             number = self._line_codes[key] = len(self.lines)
@@ -261,17 +261,17 @@ class Log:
             self._positions = np.arange(max(count, 2 * len(self._positions)))
         return self._positions[:count]
 
-    def select(self, record: int, bits: bytes) -> None:
+    def select(self, record: int, mask: bytes) -> None:
         """Record which elements an instruction selects, as in `selected`."""
-        self.selected[record] = self._masks.setdefault(bits, bits)
+        self.selected[record] = self._masks.setdefault(mask, mask)
 
     def selection(self, record: int, size: int) -> Any:
         """Return whether each of `size` elements of a result is selected, from `selected`."""
-        bits = self.selected.get(as_count("record", record, least=0))
-        if bits is None:
+        mask = self.selected.get(as_count("record", record, minimum=0))
+        if mask is None:
             raise InputError(f"record {record} has no selection: `selected` has the records that do")
-        packed = np.frombuffer(bits, np.uint8)
-        return np.unpackbits(packed, count=size, bitorder="little").view(bool)
+        bytes_of_mask = np.frombuffer(mask, np.uint8)
+        return np.unpackbits(bytes_of_mask, count=size, bitorder="little").view(bool)
 
     def close_allocation(self, identity: int, now: int) -> None:
         """Record when an allocation was freed."""
@@ -302,7 +302,7 @@ class Log:
         """Return all records as a `pandas.DataFrame`, with names for indices; requires the extra `mlusim[explore]`."""
         import pandas as pd
 
-        return pd.DataFrame(self._worded(self.columns()))
+        return pd.DataFrame(self._with_names(self.columns()))
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write one CSV line per record, with the columns of `to_pandas`, and return the path.
@@ -315,14 +315,14 @@ class Log:
             text = TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
             writer = csv.writer(text, lineterminator="\n")
             for first in range(0, max(self.count, 1), _PIECE):
-                piece = self._worded(self.records.columns(first, min(first + _PIECE, self.count)))
+                columns = self._with_names(self.records.columns(first, min(first + _PIECE, self.count)))
                 if not first:
-                    writer.writerow(piece)
-                writer.writerows(zip(*(column.tolist() for column in piece.values()), strict=True))
+                    writer.writerow(columns)
+                writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
             text.detach()  # flushes, and leaves the stream open
         return target
 
-    def _worded(self, columns: dict[str, Integers]) -> dict[str, Array]:
+    def _with_names(self, columns: dict[str, Integers]) -> dict[str, Array]:
         """Replace indices in columns of records by names."""
         kinds = [*(record.memory for record in self.allocations), ""]
         lines = [*(f"{source_name(file)}:{line}" for file, line, _ in self.lines), ""]
@@ -334,5 +334,7 @@ class Log:
             **{side: np.array(names, object)[columns[f"{side}_alloc"]] for side in ("dst", "a", "b")},
             **{f"{side}_memory": np.array(kinds, object)[columns[f"{side}_alloc"]] for side in ("dst", "a")},
         }
-        plain = {name: column for name, column in columns.items() if not name.endswith(("_alloc", "_box", "direction"))}
-        return plain | worded
+        numeric = {
+            name: column for name, column in columns.items() if not name.endswith(("_alloc", "_box", "direction"))
+        }
+        return numeric | worded

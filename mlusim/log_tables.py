@@ -29,7 +29,9 @@ def task_names(tasks: Iterable[TaskRecord]) -> str:
     clusters = sorted({task.cluster for task in tasks if task.is_memory_core})
     numbers = sorted({task.task_id for task in tasks if not task.is_memory_core})
     parts = [("memory core of cluster", "memory cores of clusters", clusters), ("task", "tasks", numbers)]
-    return " and ".join(f"{one if len(ids) == 1 else several} {ranges(ids)}" for one, several, ids in parts if ids)
+    return " and ".join(
+        f"{singular if len(ids) == 1 else plural_form} {ranges(ids)}" for singular, plural_form, ids in parts if ids
+    )
 
 
 @dataclass(slots=True)

@@ -34,8 +34,8 @@ def without_interrupts() -> Iterator[None]:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     # Only the main thread may change what signals do, and gets them.
     is_main = threading.current_thread() is threading.main_thread()
-    held: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: held.append(number)) if is_main else None
+    interrupts: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)) if is_main else None
     try:
         yield
     finally:
@@ -43,7 +43,7 @@ def without_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if held:
+        if interrupts:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -54,7 +54,7 @@ def _begin(parent: int) -> None:
         threading.Thread(target=_exit_with_parent, args=(parent,), name="mlusim-follow", daemon=True).start()
 
 
-def _exit_with_parent(parent: int, leave: Callable[[int], Any] = os._exit) -> None:
+def _exit_with_parent(parent: int, exit_process: Callable[[int], Any] = os._exit) -> None:
     while os.getppid() == parent:
         time.sleep(_POLL_S)
-    leave(1)
+    exit_process(1)

@@ -26,20 +26,20 @@ class Bar:
     def __init__(
         self, what: str, total: float | None, *, shown: bool = True, threaded: bool = True, counted: bool = True
     ) -> None:
-        self._what, self._total = what, total
-        self._shown, self._threaded, self._counted = shown, threaded, counted
+        self._label, self._total = what, total
+        self._is_shown, self._threaded, self._has_count = shown, threaded, counted
         self._bar: Any = None
         self._task: Any = None
 
     def show(self) -> None:
         """Draw the bar, if standard error is a terminal."""
-        if not self._shown or self._bar is not None:
+        if not self._is_shown or self._bar is not None:
             return
         from rich.console import Console
 
         console = Console(stderr=True)
         if not console.is_terminal:
-            self._shown = False
+            self._is_shown = False
             return
         from rich.progress import (
             BarColumn,
@@ -53,7 +53,7 @@ class Bar:
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn() if self._counted else TaskProgressColumn(),
+            MofNCompleteColumn() if self._has_count else TaskProgressColumn(),
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[state]}"),
             console=console,
@@ -63,7 +63,7 @@ class Bar:
             transient=True,
             speed_estimate_period=_SPEED_OVER_S,
         )
-        self._task = self._bar.add_task(self._what, total=self._total, state="")
+        self._task = self._bar.add_task(self._label, total=self._total, state="")
         self._bar.start()
 
     def update(self, completed: float, state: str = "") -> None:

@@ -24,40 +24,40 @@ _QUANTITY = re.compile(rf"(?P<sign>-?){NUMBER.format('number')}")
 _BEYOND_64_BITS = 1 << 63
 
 
-def quantity(name: str, text: str, *, whole: bool = True) -> int | float:
+def quantity(name: str, text: str, *, integer: bool = True) -> int | float:
     """Return the number in a text, in the unit of the parameter `name`, which ends with that unit: `nram_bytes`.
 
-    Raises `InputError` for anything but a number, a unit of another kind, and a fraction if it must be `whole`.
+    Raises `InputError` for anything but a number, a unit of another kind, and a fraction if it must be `integer`.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         unit = list(units_of(name))[1:2]
         raise InputError(f"{name}: {shown(text)} is not a number{f' such as 64{unit[0]}' if unit else ''}")
     return as_number(
-        name, text, in_unit(name, text, match["sign"] + match["number"], match["number_unit"]), whole=whole
+        name, text, in_unit(name, text, match["sign"] + match["number"], match["number_unit"]), integer=integer
     )
 
 
 def in_unit(name: str, text: str, number: str, unit: str) -> Decimal:
     """Return a number with a unit, in the unit of a parameter; `text` is for messages. Raises `InputError`."""
-    known = units_of(name)
-    if unit and unit not in known:
-        takes = f"takes {', '.join(known)}" if known else "has no unit: write a bare number"
+    units = units_of(name)
+    if unit and unit not in units:
+        takes = f"takes {', '.join(units)}" if units else "has no unit: write a bare number"
         raise InputError(f"{name}: {shown(text)}: no unit {unit!r}: it {takes}")
     try:
-        return Decimal(number.replace("_", "")) * known.get(unit, 1)
+        return Decimal(number.replace("_", "")) * units.get(unit, 1)
     except Overflow:
         raise InputError(f"{name}: {shown(text)} is too large for a number of 64 bits") from None
 
 
-def as_number(name: str, text: str, value: Decimal, *, whole: bool) -> int | float:
-    """Return a value as an integer if it must be `whole`, else as a float.
+def as_number(name: str, text: str, value: Decimal, *, integer: bool) -> int | float:
+    """Return a value as an integer if it must be `integer`, else as a float.
 
     Raises `InputError` for a fraction, and for a number that 64 bits do not hold.
     """
-    if abs(value) >= _BEYOND_64_BITS if whole else isinf(float(value)):
+    if abs(value) >= _BEYOND_64_BITS if integer else isinf(float(value)):
         raise InputError(f"{name}: {shown(text)} is too large for a number of 64 bits")
-    if not whole:
+    if not integer:
         return float(value)
     if value != value.to_integral_value():
         raise InputError(f"{name}: {shown(text)} is {value.normalize():f}, and {name} takes whole numbers")
@@ -73,10 +73,10 @@ def text_of(name: str, value: object, *, space: str = "") -> str:
     """Format a value with the largest unit that gives a short number, after a `space`; `quantity` can parse it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-    known = [(unit, size) for unit, size in units_of(name).items() if unit != "KB"]
-    for unit, size in sorted(known, key=lambda item: -item[1]):
+    units = [(unit, size) for unit, size in units_of(name).items() if unit != "KB"]
+    for unit, size in sorted(units, key=lambda item: -item[1]):
         number = f"{value / size:.6g}"
         if abs(value) >= size > 1 and float(number) * size == value and len(number) <= 6:
             return f"{number}{space}{unit}"
     number = str(value) if isinstance(value, int) else f"{value:.6g}"
-    return next((f"{number}{space}{unit}" for unit, size in known if size == 1), number)
+    return next((f"{number}{space}{unit}" for unit, size in units if size == 1), number)

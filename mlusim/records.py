@@ -123,10 +123,10 @@ class Records:
         self.count = 0
         self._file: Any = None if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - as long as it
         self._map: mmap.mmap | None = None
-        self._room = 0
+        self._capacity = 0
         self._instructions: list[tuple[int, ...]] = []
         self._codes: dict[tuple[int, ...], int] = {}
-        self._hold(np.empty(_FIRST_ROOM, _LAYOUT) if folder is None else self._mapped(_FILE_ROOM))
+        self._set_rows(np.empty(_FIRST_ROOM, _LAYOUT) if folder is None else self._map_file(_FILE_ROOM))
 
     def __len__(self) -> int:
         return self.count
@@ -173,7 +173,7 @@ class Records:
             dst_offset, a_offset, b_offset: first byte of each operand in its allocation.
         """
         record = self.count
-        if record == self._room:
+        if record == self._capacity:
             self._grow()
         _PACK(
             self._bytes,
@@ -245,9 +245,9 @@ class Records:
         table = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
         return dict(zip(INSTRUCTION, table.T, strict=True)), self._rows["instruction"][: self.count].astype(np.int64)
 
-    def set_times(self, numbers: Integers, times: Mapping[str, Integers]) -> None:
+    def set_times(self, numbers: Integers, columns: Mapping[str, Integers]) -> None:
         """Replace the times of some records: `issue_ps`, `start_ps`, ..., `waited_for`."""
-        for name, values in times.items():
+        for name, values in columns.items():
             self._rows[name][numbers] = values
 
     def rows(self, numbers: Integers) -> Array:
@@ -257,15 +257,15 @@ class Records:
 
     def extend(self, rows: Array) -> None:
         """Append records."""
-        while self.count + len(rows) > self._room:
+        while self.count + len(rows) > self._capacity:
             self._grow()
         self._rows[self.count : self.count + len(rows)] = rows
         self.count += len(rows)
 
     def equal(self, first: int, rows: Array) -> bool:
         """Return whether the records from `first` on equal `rows`, except for their times."""
-        own = self._rows[first : first + len(rows)]
-        return len(own) == len(rows) and all(np.array_equal(own[name], rows[name]) for name in _WHAT)
+        stored = self._rows[first : first + len(rows)]
+        return len(stored) == len(rows) and all(np.array_equal(stored[name], rows[name]) for name in _WHAT)
 
     def replace(self, first: int, rows: Array) -> None:
         """Replace the records from `first` on."""
@@ -283,14 +283,14 @@ class Records:
         last = self.count if last is None else last
         return {name: self.column(name, slice(first, last)) for name in COLUMNS}
 
-    def column(self, name: str, chosen: slice | Integers) -> Integers:
+    def column(self, name: str, selection: slice | Integers) -> Integers:
         """Return one column of some records, chosen by a slice or by their indices."""
         rows = self._rows
         if name in INSTRUCTION:
             values = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
-            values_of: Integers = values[:, INSTRUCTION.index(name)][rows["instruction"][chosen]]
+            values_of: Integers = values[:, INSTRUCTION.index(name)][rows["instruction"][selection]]
         else:
-            values_of = rows[name][chosen].astype(np.int64)
+            values_of = rows[name][selection].astype(np.int64)
         self._drop_pages()
         return values_of
 
@@ -316,7 +316,7 @@ class Records:
         rows["instruction"][: len(table)] = code.reshape(-1)
         self._instructions = [tuple(values) for values in unique.tolist()]
         self._codes = {values: number for number, values in enumerate(self._instructions)}
-        self._hold(rows)
+        self._set_rows(rows)
         self.count = len(table)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -331,19 +331,19 @@ class Records:
         self._file = self._map = None
         self._instructions = state["instructions"]
         self._codes = {values: number for number, values in enumerate(self._instructions)}
-        self._hold(state["rows"])
+        self._set_rows(state["rows"])
 
-    def _hold(self, rows: Array) -> None:
+    def _set_rows(self, rows: Array) -> None:
         self._rows = rows
-        self._room = len(rows)
+        self._capacity = len(rows)
         # Setting an item of a memoryview is three times as fast as setting one of an array.
         self._bytes = rows.view(np.uint8).data
         self._int32s: memoryview[int] = self._bytes.cast("i")
         self._int64s: memoryview[int] = self._bytes.cast("q")
 
-    def _mapped(self, room: int) -> Array:
-        """Extend the file to `room` records and map it."""
-        nbytes = room * RECORD_BYTES
+    def _map_file(self, capacity: int) -> Array:
+        """Extend the file to `capacity` records and map it."""
+        nbytes = capacity * RECORD_BYTES
         if hasattr(os, "posix_fallocate"):
             # A full disk is an error here; with a sparse file it would be a signal at some later write.
             os.posix_fallocate(self._file.fileno(), 0, nbytes)
@@ -359,18 +359,18 @@ class Records:
     def _grow(self) -> None:
         if self._file is not None:
             try:
-                self._hold(self._mapped(self._room + _FILE_ROOM))
+                self._set_rows(self._map_file(self._capacity + _FILE_ROOM))
             except OSError as error:
                 reason = f"the file in log_folder cannot grow: {error.strerror}; free space there"
                 raise self._no_room(reason)  # noqa: B904 - compiled, a cause is dropped
             return
         for factor in _GROWTH:
             try:
-                rows = np.empty(factor * self._room, _LAYOUT)
+                rows = np.empty(factor * self._capacity, _LAYOUT)
             except MemoryError:
                 continue
             rows[: self.count] = self._rows[: self.count]
-            self._hold(rows)
+            self._set_rows(rows)
             return
         raise self._no_room("this machine has no memory for more: keep them in a file with Device(log_folder=...)")
 

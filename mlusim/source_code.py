@@ -46,16 +46,16 @@ def source_name(file: str) -> str:
     return PurePath(file).name if cell is None else str(cell[1])
 
 
-def line_of(place: FrameType | TracebackType) -> int:
+def line_of(frame: FrameType | TracebackType) -> int:
     """Return the line of a frame or of an entry of a traceback.
 
     Some instructions that Python adds have none, and an error of another thread may arrive there; nor has code that a
     program generated without lines. They get the line where their function begins.
     """
-    if isinstance(place, TracebackType):
-        line, code = place.tb_lineno, place.tb_frame.f_code
+    if isinstance(frame, TracebackType):
+        line, code = frame.tb_lineno, frame.tb_frame.f_code
     else:
-        line, code = place.f_lineno, place.f_code
+        line, code = frame.f_lineno, frame.f_code
     return line or code.co_firstlineno
 
 

@@ -121,8 +121,8 @@ def format_bytes(count: int) -> str:
 
 def format_ns(time_ps: int) -> str:
     """Format a time in nanoseconds for a message: `1 840 ns`, with a fraction only if there is one."""
-    nanoseconds, rest = divmod(abs(time_ps), PS_PER_NS)
-    fraction = f".{rest:03d}".rstrip("0") if rest else ""
+    nanoseconds, picoseconds = divmod(abs(time_ps), PS_PER_NS)
+    fraction = f".{picoseconds:03d}".rstrip("0") if picoseconds else ""
     return f"{'-' if time_ps < 0 else ''}{group_digits(nanoseconds)}{fraction} ns"
 
 

@@ -31,19 +31,19 @@ def _method(name: str) -> Callable[..., Variable]:
 
     def add(self: NetBuilder, *args: Any, **kwargs: Any) -> Variable:
         try:
-            passed = signature.bind(self, *args, **kwargs).arguments
+            bound = signature.bind(self, *args, **kwargs).arguments
         except TypeError:
             raise mismatch(add, (self, *args), kwargs) from None
         attributes = {}
         for attribute, names in spellings.items():
-            values = {word: passed[word] for word in names if passed.get(word) is not None}
+            values = {word: bound[word] for word in names if bound.get(word) is not None}
             if len(values) > 1:
-                both = " and ".join(f"{word}={shown(value)}" for word, value in values.items())
-                raise InputError(f"{name}: {both} are names of one argument: pass one of them")
+                conflict = " and ".join(f"{word}={shown(value)}" for word, value in values.items())
+                raise InputError(f"{name}: {conflict} are names of one argument: pass one of them")
             if values:
                 (attributes[attribute],) = values.values()
-        tensors = [passed[role] for role in operator.tensors]
-        return self._add(operator, tensors, attributes, passed.get("name"), passed.get("strategy"))
+        tensors = [bound[role] for role in operator.tensors]
+        return self._add(operator, tensors, attributes, bound.get("name"), bound.get("strategy"))
 
     add.__name__, add.__qualname__ = name, f"NetBuilder.{name}"
     add.__doc__ = f"{function.__doc__.partition(chr(10))[0]}\n\nArguments as in `mlusim.ops.{name}`."
@@ -60,15 +60,18 @@ def _names_in_cinn(attribute: Attribute) -> list[str]:
 
 def _signature(function: Any, tensors: Iterable[str], spellings: Mapping[str, Sequence[str]]) -> inspect.Signature:
     """Return the signature of a method: the function's tensors and attributes, their other names, name, strategy."""
-    own = {
+    own_parameters = {
         name: parameter.replace(annotation=inspect.Parameter.empty)
         for name, parameter in inspect.signature(function).parameters.items()
     }
-    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *(own[name] for name in tensors)]
+    parameters = [
+        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(own_parameters[name] for name in tensors),
+    ]
     for name, names in spellings.items():
         # A required attribute may be passed by its other name.
-        optional = len(names) > 1 and own[name].default is inspect.Parameter.empty
-        parameters.append(own[name].replace(default=None) if optional else own[name])
+        optional = len(names) > 1 and own_parameters[name].default is inspect.Parameter.empty
+        parameters.append(own_parameters[name].replace(default=None) if optional else own_parameters[name])
     others = [word for names in spellings.values() for word in names[1:]]
     parameters += [
         inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None) for word in (*others, "name", "strategy")
@@ -155,13 +158,17 @@ class NetBuilder:
         if not self._instructions:
             raise InputError(f"net {self.name!r} has no operator: add one, such as builder.flip(x, axis=0)")
         if outputs is None:
-            taken = {variable for instruction in self._instructions for variable in instruction.inputs}
-            chosen = [instruction.output for instruction in self._instructions if instruction.output not in taken]
+            used = {variable for instruction in self._instructions for variable in instruction.inputs}
+            chosen_variables = [
+                instruction.output for instruction in self._instructions if instruction.output not in used
+            ]
         else:
-            named = as_tuple(outputs)
-            named = named if isinstance(named, tuple) else (named,)
-            chosen = list(dict.fromkeys(self._variable("build", "outputs", value) for value in named))
-        return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(chosen))
+            variables = as_tuple(outputs)
+            variables = variables if isinstance(variables, tuple) else (variables,)
+            chosen_variables = list(dict.fromkeys(self._variable("build", "outputs", value) for value in variables))
+        return Program(
+            self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(chosen_variables)
+        )
 
     def __str__(self) -> str:
         """Return the program, one line per variable."""
@@ -205,20 +212,20 @@ class NetBuilder:
 
     def _variable(self, operator: str, role: str, value: Any) -> Variable:
         """Return the variable that an argument refers to."""
-        where = f"{operator} in net {self.name!r}: {role}"
+        context = f"{operator} in net {self.name!r}: {role}"
         if isinstance(value, str):
             if value in self._variables:
                 return self._variables[value]
-            known = ", ".join(self._variables) or "none yet"
-            near = nearest(value, self._variables)
-            raise InputError(f"{where} = {shown(value)} is not a variable of this net: {near}it has {known}")
+            names = ", ".join(self._variables) or "none yet"
+            suggestion = nearest(value, self._variables)
+            raise InputError(f"{context} = {shown(value)} is not a variable of this net: {suggestion}it has {names}")
         if not isinstance(value, Variable):
             raise InputError(
-                f"{where} is of type {type(value).__name__}, not a variable: make one with "
+                f"{context} is of type {type(value).__name__}, not a variable: make one with "
                 f"builder.create_input(Float(32), shape, name), and pass its values when the net is executed"
             )
         if value.builder is not self:
-            raise InputError(f"{where} = {value!r} belongs to net {value.builder.name!r}: make it with this builder")
+            raise InputError(f"{context} = {value!r} belongs to net {value.builder.name!r}: make it with this builder")
         return value
 
     def _new_variable(self, operator: str, name: str | None, shape: tuple[int, ...], dtype: Dtype) -> Variable:
@@ -231,7 +238,7 @@ class NetBuilder:
         if not isinstance(name, str) or not name:
             raise InputError(f"{operator} in net {self.name!r}: name={name!r} is a string of at least one character")
         if name in self._variables:
-            taken = self._variables[name]
-            raise InputError(f"{operator} in net {self.name!r}: name={name!r} is taken by {taken!r}: choose another")
+            existing = self._variables[name]
+            raise InputError(f"{operator} in net {self.name!r}: name={name!r} is taken by {existing!r}: choose another")
         variable = self._variables[name] = Variable(self, name, shape, dtype)
         return variable

@@ -49,16 +49,16 @@ class Program:
             ("instructions", instructions, Instruction),
             ("outputs", outputs, Variable),
         )
-        for what, values, kind in parts:
+        for argument, values, kind in parts:
             if not (isinstance(values, tuple) and all(isinstance(value, kind) for value in values)):
                 rule = f"pass a tuple of {kind.__name__} objects, or build a program by builder.build('mlu370-x4')"
-                raise InputError(f"{what}={shown(values)}: {rule}")
+                raise InputError(f"{argument}={shown(values)}: {rule}")
         self.name = name
         self.board = target
         self.instructions = instructions
         self.outputs = outputs
-        used = {variable for instruction in instructions for variable in instruction.inputs}
-        self.inputs = tuple(variable for variable in inputs if variable in used or variable in outputs)
+        used_variables = {variable for instruction in instructions for variable in instruction.inputs}
+        self.inputs = tuple(variable for variable in inputs if variable in used_variables or variable in outputs)
         self._unused = tuple(variable for variable in inputs if variable not in self.inputs)
 
     def __len__(self) -> int:
@@ -104,40 +104,40 @@ class Program:
             check_flags(check=settings["check"])
         if "device" in settings:
             raise InputError(f"net {self.name!r}: a program is built for its board: builder.build(device)")
-        known = [name for name in RunOptions.__annotations__ if name != "steady"]
+        option_names = [name for name in RunOptions.__annotations__ if name != "steady"]
         for name in settings:
-            if name not in known:
-                raise unknown_argument("execute", name, known)
+            if name not in option_names:
+                raise unknown_argument("execute", name, option_names)
 
     def _arrays(self, inputs: Mapping[Any, ArrayLike]) -> dict[Variable, Array]:
         """Return the array of each input, checked."""
-        where = f"net {self.name!r}"
-        declared = {variable.name: variable for variable in (*self.inputs, *self._unused)}
+        net = f"net {self.name!r}"
+        by_name = {variable.name: variable for variable in (*self.inputs, *self._unused)}
         arrays: dict[Variable, Array] = {}
         if not isinstance(inputs, Mapping):
             raise InputError(
-                f"{where}: inputs of type {type(inputs).__name__} have no names: execute({{name: array, ...}}), for "
-                f"{', '.join(declared)}"
+                f"{net}: inputs of type {type(inputs).__name__} have no names: execute({{name: array, ...}}), for "
+                f"{', '.join(by_name)}"
             )
         for key, value in inputs.items():
             name = key.name if isinstance(key, Variable) else key
-            variable = declared.get(name)
+            variable = by_name.get(name)
             if variable is None or (isinstance(key, Variable) and key is not variable):
-                raise InputError(f"{where} has no input {key!r}: its inputs are {', '.join(declared)}")
+                raise InputError(f"{net} has no input {key!r}: its inputs are {', '.join(by_name)}")
             if variable in arrays:
-                raise InputError(f"{where}: input {name!r} is given twice, by name and as a variable: give it once")
-            array = as_array(f"{where}: input {name!r}", value)
+                raise InputError(f"{net}: input {name!r} is given twice, by name and as a variable: give it once")
+            array = as_array(f"{net}: input {name!r}", value)
             dtype = dtype_of(array.dtype)
             if array.shape != variable.shape or dtype != variable.dtype:
                 raise InputError(
-                    f"{where}: input {name!r} is {describe(array.shape, dtype)} and was declared as "
+                    f"{net}: input {name!r} is {describe(array.shape, dtype)} and was declared as "
                     f"{describe(variable.shape, variable.dtype)}: pass it as declared"
                 )
             arrays[variable] = array
-        missing = [variable.name for variable in self.inputs if variable not in arrays]
-        if missing:
-            names = ", ".join(map(repr, missing))
-            raise InputError(f"{where}: input {names} is missing: execute({{name: array, ...}})")
+        missing_names = [variable.name for variable in self.inputs if variable not in arrays]
+        if missing_names:
+            names = ", ".join(map(repr, missing_names))
+            raise InputError(f"{net}: input {names} is missing: execute({{name: array, ...}})")
         return arrays
 
 
@@ -164,8 +164,8 @@ class _Run:
 
     def upload(self, variable: Variable, array: Array) -> None:
         """Upload an input to GDRAM."""
-        keeps = variable in self._read_by_host
-        view = self._views[variable] = self._device.upload(array, variable.name, keep_data=keeps)
+        is_read_by_host = variable in self._read_by_host
+        view = self._views[variable] = self._device.upload(array, variable.name, keep_data=is_read_by_host)
         self._uploaded.append(view.allocation)
 
     def step(self, position: int, instruction: Instruction) -> Step:
@@ -202,24 +202,24 @@ class _Run:
                 array = device.download(view)
                 outputs[variable.name] = array.copy() if view.allocation in uploaded else array
                 uploaded.add(view.allocation)
-        named = {*self._uploaded, *(self._views[variable].allocation for variable in program.outputs)}
+        named_allocations = {*self._uploaded, *(self._views[variable].allocation for variable in program.outputs)}
         self._free(len(program))
-        self._mark_intermediates({allocation.identity for allocation in named})
+        self._mark_intermediates({allocation.identity for allocation in named_allocations})
         return NetResult(program.name, program.board, device.log, tuple(steps), outputs)
 
     def _free(self, position: int) -> None:
         """Free the memory whose variables are not used after this position."""
-        unused = [variable for variable in self._views if self._last_use[variable] <= position]
-        views = {view.allocation: view for view in map(self._views.pop, unused)}
-        needed = {view.allocation for view in self._views.values()}
+        unused_variables = [variable for variable in self._views if self._last_use[variable] <= position]
+        views = {view.allocation: view for view in map(self._views.pop, unused_variables)}
+        needed_allocations = {view.allocation for view in self._views.values()}
         for allocation, view in views.items():
-            if allocation not in needed:
+            if allocation not in needed_allocations:
                 self._device.free(view)
 
-    def _mark_intermediates(self, named: set[int]) -> None:
+    def _mark_intermediates(self, named_identities: set[int]) -> None:
         """Record that all memory other than the net's inputs and outputs is neither, for figures of the whole log."""
         for identity, record in enumerate(self._device.log.allocations):
-            if record.task == NONE and identity not in named:
+            if record.task == NONE and identity not in named_identities:
                 record.workspace = True
 
     def _check_values(self, instruction: Instruction) -> None:

@@ -65,8 +65,8 @@ class NetResult(RunFigures):
     def __getitem__(self, output: str | Variable) -> Array:
         name = output.name if isinstance(output, Variable) else output
         if name not in self.outputs:
-            known = f"it has {', '.join(self.outputs)}" if self.outputs else "the run was timing-only"
-            raise InputError(f"net {self.name!r} has no output {name!r}: {known}; build(outputs=[...]) chooses")
+            outputs_text = f"it has {', '.join(self.outputs)}" if self.outputs else "the run was timing-only"
+            raise InputError(f"net {self.name!r} has no output {name!r}: {outputs_text}; build(outputs=[...]) chooses")
         return self.outputs[name]
 
     @cached_property

@@ -65,9 +65,9 @@ class _Group(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As in click; for a file in the place of a command, the message names `run`."""
         if args and not args[0].startswith("-") and args[0] not in self.commands:
-            meant = f"did you mean `mlusim bangc run {args[0]}`? " if is_kernel_name(args[0]) else ""
-            known = choose_one(args[0], self.commands)
-            raise click.UsageError(f"no command {args[0]!r} of bangc; {meant}{known}", ctx)
+            suggestion = f"did you mean `mlusim bangc run {args[0]}`? " if is_kernel_name(args[0]) else ""
+            commands_text = choose_one(args[0], self.commands)
+            raise click.UsageError(f"no command {args[0]!r} of bangc; {suggestion}{commands_text}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -110,7 +110,7 @@ class _Run(SectionedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As in click. Without `--`, a source file among the arguments is one that `--with` was to name."""
         is_apart = "--" in args
-        rest = super().parse_args(ctx, args)
+        remaining = super().parse_args(ctx, args)
         for word in () if is_apart else ctx.params["words"]:
             if word.endswith(_SOURCES) and Path(word).is_file():
                 raise click.UsageError(
@@ -118,7 +118,7 @@ class _Run(SectionedCommand):
                     "name to main, write -- before main's arguments",
                     ctx,
                 )
-        return rest
+        return remaining
 
 
 @bangc.command("run", cls=_Run, sections=_SECTIONS, help=_RUN_HELP)
@@ -136,10 +136,10 @@ def run(
     from mlusim.bangc.module import compile as compile_file
 
     outputs = Outputs.of(options)
-    file, named = file_and_kernel(file)
-    if named and entry not in {None, named}:
-        raise InputError(f"{file}:{named} and --entry {entry} are two kernels: name one")
-    entry = named or entry
+    file, kernel_name = file_and_kernel(file)
+    if kernel_name and entry not in {None, kernel_name}:
+        raise InputError(f"{file}:{kernel_name} and --entry {entry} are two kernels: name one")
+    entry = kernel_name or entry
     compiling = {name: options.pop(name) for name in ("sources", *COMPILE_OPTIONS)}
     module = compile_file(file, device, **compiling)
     if entry is None and module.has_main:
@@ -167,25 +167,27 @@ def _program(module: Module, device: Board, outputs: Outputs, **options: Any) ->
             f"{module.path.name} is a program: it takes no --arg, --out or --no-data; name a kernel --entry"
         )
     simulated = Device(device, dma=options["dma"])
-    running = Program(module, simulated, tuple(options["words"]))
-    return run_apart(running, partial(_run_program, running, outputs, **options))
+    program = Program(module, simulated, tuple(options["words"]))
+    return run_apart(program, partial(_run_program, program, outputs, **options))
 
 
-def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
+def _run_program(program: Program, outputs: Outputs, **options: Any) -> int:
     """Run a program, verify it and write the requested files.
 
     Returns its status; 1 if that is 0 and the checker has found an error. Raises `VerificationError` in place of an
     error whose cause the checker finds, such as a race.
     """
-    simulated, module = running.device, running.module
+    simulated, module = program.device, program.module
     try:
-        status = running.run()
+        status = program.run()
     except MlusimError as error:
         report = None
         with suppress(InputError):  # a launch is still queued
             report = simulated.verify() if options["check"] and simulated.log.launches else None
         consequences = [folded for finding in report.errors for folded in finding.folded] if report else []
-        if report is not None and any(one.fields.get("error") == type(error).__name__ for one in consequences):
+        if report is not None and any(
+            consequence.fields.get("error") == type(error).__name__ for consequence in consequences
+        ):
             report.check()
         raise
     if options["check"] or outputs.report or outputs.saved or outputs.as_json:
@@ -197,7 +199,7 @@ def _run_program(running: Program, outputs: Outputs, **options: Any) -> int:
             outputs,
             checked=options["check"],
             title=f"{module.path.name} on {simulated.board.name}\n",
-            more={"status": status},
+            entries={"status": status},
         )
         if result.report is not None and not result.report.ok:
             return status or 1
@@ -229,14 +231,14 @@ def check(
         if not (as_json or quiet):
             _print_file(file)
     missing = sorted({name for file in surveys for name in file.missing})
-    good = sum(file.compiles for file in surveys)
+    compiled = sum(file.compiles for file in surveys)
     if as_json:
-        content = {"files": [file.to_json() for file in surveys], "compile": good, "missing": missing}
+        content = {"files": [file.to_json() for file in surveys], "compile": compiled, "missing": missing}
         print_with_provenance("bangc-check", content, provenance_without_runs([device]))
     elif not quiet:
         names = ", ".join(missing) or "none"
-        console.print_text(f"{good} of {len(surveys)} files compile; missing intrinsics: {names}")
-    return 0 if good == len(surveys) and not missing else 1
+        console.print_text(f"{compiled} of {len(surveys)} files compile; missing intrinsics: {names}")
+    return 0 if compiled == len(surveys) and not missing else 1
 
 
 def _print_file(file: Surveyed) -> None:

@@ -117,16 +117,16 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     if not text:
         raise InputError(f"{option}: the name of the file is empty")
     path = Path(text)
-    where = f"{option} {text}"
+    option_text = f"{option} {text}"
     check_target(option, text, inputs)
     if is_device_or_fifo(path):
         return path
     if path.is_dir():
-        raise InputError(f"{where} is a directory: name a file in it")
+        raise InputError(f"{option_text} is a directory: name a file in it")
     target = path.resolve()
     if not target.parent.is_dir():
-        raise InputError(f"{where}: there is no directory {target.parent}; make it first")
-    _check_writable(where, target.parent)
+        raise InputError(f"{option_text}: there is no directory {target.parent}; make it first")
+    _check_writable(option_text, target.parent)
     return path
 
 
@@ -163,13 +163,15 @@ def check_directory(option: str, text: str | None, names: Iterable[str] | None =
         check_target(option, str(Path(text) / name))
 
 
-def _check_writable(where: str, directory: Path) -> None:
+def _check_writable(option_text: str, directory: Path) -> None:
     """Raise `InputError` if no file can be created in a directory; access rights are not conclusive on every system."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".mlusim-"):
             pass
     except OSError as error:
-        raise InputError(f"{where}: the directory {directory} cannot be written: {error.strerror or error}") from error
+        raise InputError(
+            f"{option_text}: the directory {directory} cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def write_bytes(option: str, path: Path, content: bytes) -> None:

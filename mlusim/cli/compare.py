@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli.compare_table import comparison_json, print_comparison
-from mlusim.cli.kernel_arguments import METAVAR, call_of, given, kernel_command, settings_of
+from mlusim.cli.kernel_arguments import METAVAR, call_of, given_options, kernel_command, settings_of
 from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import input_sections, inputs_json, read_operator_inputs, strategies_option
@@ -77,16 +77,16 @@ def _compare(
     operator, _ = command.choose(options)
     arrays = read_operator_inputs(command, options, boards, data=not no_data)
     listed = [name.strip() for text in strategies for name in text.split(",")]
-    named = () if "all" in listed else tuple(dict.fromkeys(listed))
+    named_strategies = () if "all" in listed else tuple(dict.fromkeys(listed))
     # Errors are reported before the first run.
-    calls, refused = _prepared(
-        product(boards, named or operator.strategies),
+    calls, refused = _prepare_calls(
+        product(boards, named_strategies or operator.strategies),
         partial(command.prepare, options, arrays),
         labelled=len(boards) > 1,
     )
-    if refused and (named or not calls):
+    if refused and (named_strategies or not calls):
         first = next(iter(refused.values()))
-        raise first if named else PlanError(f"no strategy of {operator.name} has a plan for this: {first}")
+        raise first if named_strategies else PlanError(f"no strategy of {operator.name} has a plan for this: {first}")
     names = [board.name for board in boards]
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
     _run_and_print(
@@ -94,7 +94,7 @@ def _compare(
         boards,
         {"operator": operator.name, "board": names[0], "boards": names, "inputs": inputs_json(arrays)},
         title=f"{operator.name} on {', '.join(names)}: {shapes}",
-        what="device, strategy" if len(boards) > 1 else "strategy",
+        case_heading="device, strategy" if len(boards) > 1 else "strategy",
         refused={label: str(error) for label, error in refused.items()},
         data=not no_data,
         **{name: options[name] for name in ("full", "as_json", "quiet")},
@@ -107,7 +107,7 @@ def _run_and_print(
     facts: Mapping[str, Any],
     *,
     title: str,
-    what: str,
+    case_heading: str,
     refused: Mapping[str, str],
     data: bool,
     full: bool,
@@ -120,7 +120,7 @@ def _run_and_print(
         runs: the cases, by label.
         boards: their boards.
         facts: what was compared, for the JSON.
-        title, what, refused, data, full: as for `print_comparison`.
+        title, case_heading, refused, data, full: as for `print_comparison`.
         as_json, quiet: the options of these names.
     """
     from mlusim.explore.compare import compare as run_all
@@ -130,10 +130,10 @@ def _run_and_print(
         content = {**facts, **comparison_json(rows, refused, data=data)}
         print_with_provenance("compare", content, provenance(boards))
     elif not quiet:
-        print_comparison(title, what, rows, refused, data=data, full=full)
+        print_comparison(title, case_heading, rows, refused, data=data, full=full)
 
 
-def _prepared(
+def _prepare_calls(
     combinations: Iterable[tuple[Board, str]], prepare: Callable[[Board, str], Call], *, labelled: bool
 ) -> tuple[dict[str, Call], dict[str, PlanError]]:
     """Return the calls of boards and strategies that have a plan, and the errors of the others, both by label.
@@ -175,7 +175,7 @@ def _compare_kernels(
     full: bool,
     as_json: bool,
     quiet: bool,
-    **own: Any,
+    **call_options: Any,
 ) -> None:
     from mlusim.bangc.kernel_files import KernelName, is_kernel_file
     from mlusim.explore.axis_values import boards_of
@@ -184,20 +184,20 @@ def _compare_kernels(
     runs = {}
     options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
     kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
-    twice = [name for name in dict.fromkeys(kernels) if kernels.count(name) > 1]
-    if twice:
+    repeated = [name for name in dict.fromkeys(kernels) if kernels.count(name) > 1]
+    if repeated:
         raise InputError(
-            f"{twice[0]} is named twice: name each kernel once; --set and --device give it several variants"
+            f"{repeated[0]} is named twice: name each kernel once; --set and --device give it several variants"
         )
-    variants = {name: _calls(name, **own) for name in kernels}
+    variants = {name: _calls(name, **call_options) for name in kernels}
     calls = [call for variant in variants.values() for _, call in variant]
     functions = [variant[0][1].kernel.name for variant in variants.values()]
     for name, variant in variants.items():
         for board, (label, call) in product(boards, variant):
             # Functions of the same name in two files are told apart by their files.
             kernel = name if functions.count(call.kernel.name) > 1 else call.kernel.name
-            words = [kernel if len(variants) > 1 else "", board.name if len(boards) > 1 else "", label]
-            case = ", ".join(filter(None, words)) or kernel
+            labels = [kernel if len(variants) > 1 else "", board.name if len(boards) > 1 else "", label]
+            case = ", ".join(filter(None, labels)) or kernel
             runs[case] = partial(call.run, board, data=not no_data, steady=steady)
     varied = ["kernel"] * (len(variants) > 1) + ["device"] * (len(boards) > 1)
     varied += ["settings"] * any(label for variant in variants.values() for label, _ in variant)
@@ -207,7 +207,7 @@ def _compare_kernels(
         boards,
         {"kernels": list(kernels), "boards": names, "inputs": calls[0].tensors()},
         title=f"{', '.join(kernels)} on {', '.join(names)}",
-        what=", ".join(varied) or "kernel",
+        case_heading=", ".join(varied) or "kernel",
         refused={},
         data=not no_data,
         full=full,
@@ -226,7 +226,7 @@ def _calls(
 
     base = call_of(kernel_name, {**options, "settings": (), "dim": None, "kind": None})
     axes: dict[str, list[Any]] = settings_of(kernel_of(kernel_name), settings)
-    lists = [*axes.items(), *given(dim=list(dim), kind=kind).items()]  # a setting may also be named dim or kind
+    lists = [*axes.items(), *given_options(dim=list(dim), kind=kind).items()]  # a setting may also be named dim or kind
     results = []
     for values in product(*(several for _, several in lists)):
         pairs = [(name, value) for (name, _), value in zip(lists, values, strict=True)]
@@ -236,4 +236,4 @@ def _calls(
     return results
 
 
-compare = OperatorGroup("compare", help=_HELP, make=_make_operator, make_kernel=_make_kernel)
+compare = OperatorGroup("compare", help=_HELP, create=_make_operator, make_kernel=_make_kernel)

@@ -15,13 +15,13 @@ _CAUSES_SHOWN = 3
 
 
 def print_comparison(
-    title: str, what: str, rows: Sequence[Row], refused: Mapping[str, str], *, data: bool, full: bool
+    title: str, case_heading: str, rows: Sequence[Row], refused: Mapping[str, str], *, data: bool, full: bool
 ) -> None:
     """Print the table of a comparison.
 
     Args:
         title: above the table.
-        what: header of the first column.
+        case_heading: header of the first column.
         rows: rows of `mlusim.explore.compare.compare`.
         refused: cases without a plan, with the reason.
         data: whether outputs were compared.
@@ -29,7 +29,7 @@ def print_comparison(
     """
     console.print_text(f"{title}\n")
     tiers = any(row.tier for row in rows)
-    heads = [what, *(["tier"] if tiers else []), "time", "speed", "io_eff."]
+    heads = [case_heading, *(["tier"] if tiers else []), "time", "speed", "io_eff."]
     heads += [*(["DRAM bus", "peak NRAM"] if full else []), "where the time went" if full else "largest share of time"]
     lines = [_line(row, rows[0], tiers=tiers, full=full) for row in rows]
     console.print_columns(heads, lines, right=range(1, len(heads) - 1))

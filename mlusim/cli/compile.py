@@ -38,12 +38,14 @@ Examples:
 def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool, **options: Any) -> int:
     """Compile or load kernels."""
     for file in files:
-        if (alone := file_and_kernel(file)[0]) != file:
-            raise InputError(f"{file} is a kernel, and all kernels of a file are compiled: name the file, {alone}")
+        if (file_name := file_and_kernel(file)[0]) != file:
+            raise InputError(f"{file} is a kernel, and all kernels of a file are compiled: name the file, {file_name}")
         if Path(file).suffix not in {".py", ".mlu"}:
             raise InputError(f"{file} is not a kernel file: name a .py or a .mlu file")
         as_file(file)
-    reports = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
+    reports = [
+        _python_kernels(file) if file.endswith(".py") else _bangc_kernels(file, device, options) for file in files
+    ]
     if as_json:
         content = {"ok": not any(report["error"] for report in reports), "files": reports}
         print_with_provenance("compile", content, provenance_without_runs([device]))
@@ -55,7 +57,7 @@ def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool,
     return int(any(report["error"] for report in reports))
 
 
-def _loaded(file: str) -> dict[str, Any]:
+def _python_kernels(file: str) -> dict[str, Any]:
     """Load a Python file: its kernels with their parameters, tensors first, then settings with their defaults."""
     import ast
 
@@ -78,7 +80,7 @@ def _loaded(file: str) -> dict[str, Any]:
     return {"file": file, "error": error, "kernels": kernels}
 
 
-def _compiled(file: str, device: Board, options: dict[str, Any]) -> dict[str, Any]:
+def _bangc_kernels(file: str, device: Board, options: dict[str, Any]) -> dict[str, Any]:
     """Compile a BANG C file: its entries and missing intrinsics. Parameters are C++ types and are not listed."""
     from mlusim.bangc.survey import survey
 

@@ -54,8 +54,8 @@ def _print_pasted(parts: Sequence[str], *, mark: str) -> None:
     width = console().width
     lines = [f"  {parts[0]}"]
     for number, part in enumerate(parts[1:], 2):
-        room = width - (len(mark) if number < len(parts) else 0)
-        if len(lines[-1]) + 1 + len(part) <= room:
+        available = width - (len(mark) if number < len(parts) else 0)
+        if len(lines[-1]) + 1 + len(part) <= available:
             lines[-1] += f" {part}"
         else:
             lines[-1] += mark
@@ -68,11 +68,11 @@ def print_text(text: str) -> None:
     target = console()
     lines = text.split("\n")
     if target.is_terminal:
-        lines = [fitted(line, target.width) for line in lines]
+        lines = [wrap_line(line, target.width) for line in lines]
     click.echo("\n".join(lines))
 
 
-def fitted(line: str, width: int) -> str:
+def wrap_line(line: str, width: int) -> str:
     """Wrap a line at words if it is wider than `width`."""
     import textwrap
 
@@ -126,9 +126,9 @@ def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Res
     if suggestions:
         print_text(f"\n{title}. Predictions, with one loss removed:")
     for suggestion in suggestions:
-        saved = percent(1 - suggestion.time_ps / result.time_ps)
+        saving = percent(1 - suggestion.time_ps / result.time_ps)
         print_text(
-            f"  {format_us(suggestion.time_ps)} ({saved} less) if {suggestion.assumption}:\n      {suggestion.change}"
+            f"  {format_us(suggestion.time_ps)} ({saving} less) if {suggestion.assumption}:\n      {suggestion.change}"
         )
 
 
@@ -155,9 +155,12 @@ def print_columns(
     lines = [tuple(row) for row in rows]
     numbers = set(right)
     if cut:
-        taken = sum(max(map(cell_len, column)) + _GAP for column in list(zip(heads, *lines, strict=True))[:-1])
-        room = max(console().width - taken, MIN_TEXT_WIDTH)
-        lines = [(*line[:-1], line[-1] if len(line[-1]) <= room else f"{line[-1][: room - 3]}...") for line in lines]
+        used_width = sum(max(map(cell_len, column)) + _GAP for column in list(zip(heads, *lines, strict=True))[:-1])
+        available = max(console().width - used_width, MIN_TEXT_WIDTH)
+        lines = [
+            (*line[:-1], line[-1] if len(line[-1]) <= available else f"{line[-1][: available - 3]}...")
+            for line in lines
+        ]
     widths = [max(map(cell_len, column)) for column in zip(heads, *lines, strict=True)]
     if widths and len(heads) - 1 not in numbers:
         widths[-1] = min(widths[-1], MIN_TEXT_WIDTH)  # longer text wraps
@@ -175,23 +178,23 @@ def print_columns(
         _print(table)
 
 
-def parts_of(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Return the columns of each part of a table: those that fit in `room`, at least one in addition to the keys.
+def parts_of(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
+    """Return the columns of each part of a table: those that fit in `width`, at least one in addition to the keys.
 
     Args:
         widths: widths of the columns.
         keys: number of columns at the left that are in each part.
-        room: columns of the terminal.
+        width: columns of the terminal.
     """
     first = list(range(min(keys, len(widths))))
-    parts, taken = [[*first]], sum(widths[:keys]) + _GAP * len(first)
-    left = room - taken
+    parts, used = [[*first]], sum(widths[:keys]) + _GAP * len(first)
+    available = width - used
     for position in range(len(first), len(widths)):
-        if widths[position] > left and len(parts[-1]) > len(first):
+        if widths[position] > available and len(parts[-1]) > len(first):
             parts.append([*first])
-            left = room - taken
+            available = width - used
         parts[-1].append(position)
-        left -= widths[position] + _GAP
+        available -= widths[position] + _GAP
     return parts
 
 

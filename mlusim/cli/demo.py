@@ -99,7 +99,7 @@ def demo(
         result,
         outputs,
         title=title,
-        more={"plan": call.plan.to_json()} if explain else None,
+        entries={"plan": call.plan.to_json()} if explain else None,
     )
     if outputs.report is not None and result.output is not None:
         path = _write_film(Path(outputs.report), clips, result.output, result)
@@ -149,5 +149,5 @@ def pictures(clip: Array) -> Array:
     """Convert a clip (T, 12, HW) back to pictures (T, height, width, 3)."""
     half = _WINDOW // 2
     channels = clip.reshape(len(clip), 3, 2, 2, half, half)
-    whole: Array = channels.transpose(0, 4, 2, 5, 3, 1).reshape(len(clip), _WINDOW, _WINDOW, 3)
-    return whole
+    frames: Array = channels.transpose(0, 4, 2, 5, 3, 1).reshape(len(clip), _WINDOW, _WINDOW, 3)
+    return frames

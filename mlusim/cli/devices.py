@@ -97,7 +97,7 @@ def _list(*, full: bool) -> None:
     lines = []
     for board in presets():
         cells = [board.name, str(board.arch), f"{board.clusters} x {board.cores_per_cluster}"]
-        cells += [_short(value_text(name, getattr(board, name))) for _, name in columns]
+        cells += [_short_size(value_text(name, getattr(board, name))) for _, name in columns]
         lines.append([*cells, *([str(len(assumed_fields(board)))] if full else [])])
     console.print_columns(heads, lines, right=range(1, len(heads)))
     console.print_text(
@@ -140,6 +140,6 @@ def _print_json(device: Board | None) -> None:
     print_with_provenance("devices", {"boards": records}, provenance_without_runs())
 
 
-def _short(size: str) -> str:
+def _short_size(size: str) -> str:
     """Return `655 360 B (640 KiB)` without its first half."""
     return size.partition("(")[2].rstrip(")") or size

@@ -50,21 +50,21 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
     difference = compare(run_of(before), run_of(after))
     is_shown = as_json or not quiet or report is not None
     tries = what_to_try(difference.after, progress=not quiet) if is_shown else []
-    written = []
+    files = []
     if report is not None:
         from mlusim.analysis.page.difference import write_difference
 
-        written.append(write_difference(difference, tries, Path(report)))
+        files.append(write_difference(difference, tries, Path(report)))
     if as_json:
         extra: dict[str, Any] = {"what_to_try": [suggestion.to_json() for suggestion in tries]}
         extra["provenance"] = {
             "before": provenance_of(difference.before),
             "after": provenance_of(difference.after),
         }
-        console.print_json(difference.to_json() | extra | {"written": [str(path) for path in written]})
+        console.print_json(difference.to_json() | extra | {"written": [str(path) for path in files]})
     elif not quiet:
         _print(difference, tries, full=full)
-        for path in written:
+        for path in files:
             console.print_text(f"wrote {path}")
 
 
@@ -84,11 +84,11 @@ def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> No
     else:
         console.print_text("no cause took more or less time")
     lines = [line for line in difference.lines if line.time_ps]
-    shown = lines if full else lines[:_SHOWN]
-    rest = difference.time_ps - sum(line.time_ps for line in shown)
-    rows = [(signed_us(line.time_ps), line.location, line.text) for line in shown]
-    if len(lines) > len(shown):
-        rows.append((signed_us(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
+    shown_lines = lines if full else lines[:_SHOWN]
+    other_ps = difference.time_ps - sum(line.time_ps for line in shown_lines)
+    rows = [(signed_us(line.time_ps), line.location, line.text) for line in shown_lines]
+    if len(lines) > len(shown_lines):
+        rows.append((signed_us(other_ps), "", f"{len(lines) - len(shown_lines)} other lines; --full shows them"))
     if rows:
         console.print_text("")
         console.print_columns(("us", "line A -> B", "source"), rows, right=(0,), cut=not full)

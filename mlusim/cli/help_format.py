@@ -21,11 +21,11 @@ class HelpFormatter(click.HelpFormatter):
         indent = " " * self.current_indent
         lines = wrap_text(text, self.width, indent, indent, preserve_paragraphs=True)
         for line in lines.split("\n"):
-            for part in _continued(line, self.width):
+            for part in _shell_lines(line, self.width):
                 self.write(f"{part}\n")
 
 
-def _continued(line: str, width: int) -> list[str]:
+def _shell_lines(line: str, width: int) -> list[str]:
     """Break a command of `mlusim` into shell lines of at most `width`, where there is an option to break at."""
     if len(line) <= width or not line.lstrip().startswith("mlusim "):
         return [line]

@@ -44,8 +44,8 @@ def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None
 
 def time_ps(text: str) -> int:
     """Parse a time such as `1780` (nanoseconds) or `1.78us`; returns picoseconds. Raises `InputError`."""
-    bare = text.replace(" ", "")
+    compact = text.replace(" ", "")
     try:
-        return round(quantity("time_ps", bare if bare[-1:].isalpha() else f"{bare}ns", whole=False))
+        return round(quantity("time_ps", compact if compact[-1:].isalpha() else f"{compact}ns", integer=False))
     except InputError:
         raise InputError(f"--at {text}: a time is a number of nanoseconds, or has a unit: 1780, 1.78us") from None

@@ -60,14 +60,16 @@ theory_ops_option = click.option(
 
 def set_option(kernel_name: str, *, several: bool) -> Callable[..., Any]:
     """--set; the settings of the kernel are completed. `several`: a setting may have several values."""
-    more = "; may be repeated, and VALUES may be a list or range: tile=1024..8192*2" if several else "; may be repeated"
+    repetition = (
+        "; may be repeated, and VALUES may be a list or range: tile=1024..8192*2" if several else "; may be repeated"
+    )
     return click.option(
         "--set",
         "settings",
         multiple=True,
         shell_complete=complete_assignment(partial(setting_names, kernel_name)),
         metavar="NAME=VALUES" if several else "NAME=VALUE",
-        help=f"A parameter with a default value: tile=4096{more}.",
+        help=f"A parameter with a default value: tile=4096{repetition}.",
     )
 
 
@@ -89,7 +91,7 @@ def launch_options(*, several: bool) -> Callable[..., Any]:
     return lambda function: dim(kind(function))
 
 
-def call_of(named: str | Callable[..., Any], options: dict[str, Any]) -> KernelCall:
+def call_of(kernel_given: str | Callable[..., Any], options: dict[str, Any]) -> KernelCall:
     """Return a kernel, named as `FILE.py:KERNEL` or itself, with its arguments. Raises `InputError`.
 
     The options of the arguments and of the launch are taken out of the options of a command.
@@ -97,7 +99,7 @@ def call_of(named: str | Callable[..., Any], options: dict[str, Any]) -> KernelC
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.explore.user_kernels import kernel_of
 
-    kernel = kernel_of(named)
+    kernel = kernel_of(kernel_given)
     values = settings_of(kernel, options.pop("settings", ()))
     ambiguous = [name for name, listed in values.items() if len(listed) != 1]
     if ambiguous:
@@ -107,14 +109,14 @@ def call_of(named: str | Callable[..., Any], options: dict[str, Any]) -> KernelC
         arguments=tuple(options.pop("arg")),
         shape=options.pop("shape"),
         dtype=options.pop("dtype") or "float32",
-        settings={name: chosen[0] for name, chosen in values.items()},
-        launch=given(dim=options.pop("dim"), kind=options.pop("kind")),
+        settings={name: choices[0] for name, choices in values.items()},
+        launch=given_options(dim=options.pop("dim"), kind=options.pop("kind")),
         seed=options.pop("seed"),
         theory_ops=options.pop("theory_ops"),
     )
 
 
-def given(**options: Any) -> dict[str, Any]:
+def given_options(**options: Any) -> dict[str, Any]:
     """Return the options that were given: neither None nor an empty list."""
     return {name: value for name, value in options.items() if value not in (None, [], ())}
 
@@ -143,20 +145,20 @@ def _setting(name: str, text: str, default: Any) -> list[Any]:
         raise InputError(f"--set {error.message}") from None
     if values is not None:
         return values
-    for whole in (True, False) if default is None else ():
+    for integers in (True, False) if default is None else ():
         with suppress(InputError):
-            return numbers(name, text, integers=whole)
+            return numbers(name, text, integers=integers)
     return text.split(",")
 
 
 def bind_compile_options(kernel_name: str, options: dict[str, Any]) -> str:
     """Return a kernel's name that carries its compile options, which are taken out of the options of the command."""
-    words = {name: options.pop(name) for name in COMPILE_OPTIONS if name in options}
-    if not words:
+    option_values = {name: options.pop(name) for name in COMPILE_OPTIONS if name in options}
+    if not option_values:
         return kernel_name
     from mlusim.bangc.kernel_files import KernelName
 
-    return KernelName(kernel_name, words)
+    return KernelName(kernel_name, option_values)
 
 
 def compile_section(kernel_name: str) -> Sections:

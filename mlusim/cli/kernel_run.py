@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlusim.cli.kernel_arguments import given
+from mlusim.cli.kernel_arguments import given_options
 from mlusim.cli.options import csv_option, output_options, report_option, save_run_option
 from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.cli.provenance import print_findings
@@ -68,7 +68,9 @@ def run_kernel(
     """
     if outputs.arrays and no_data:
         raise InputError("--out with --no-data: there is no result to write")
-    options = given(max_operations=max_operations) | ({} if call.kernel.launches else {"check": check, "dma": dma})
+    options = given_options(max_operations=max_operations) | (
+        {} if call.kernel.launches else {"check": check, "dma": dma}
+    )
     try:
         result = call.run(device, data=not no_data, progress=not outputs.quiet, steady=steady, **options)
     except VerificationError as error:

@@ -17,11 +17,11 @@ _FOLDER = re.compile(r"(?:^|(?<=[=,:])|(?<=^-I))/(?!/)(?:[^/=,:]+/)*")
 def without_folders(words: Iterable[str]) -> list[str]:
     """Return the words of a command with absolute paths reduced to file names."""
 
-    def cut(word: str) -> str:
+    def reduce_word(word: str) -> str:
         inner = _inner_words(word)
-        return shlex.join(map(cut, inner)) if inner else _FOLDER.sub("", word)
+        return shlex.join(map(reduce_word, inner)) if inner else _FOLDER.sub("", word)
 
-    return [cut(word) for word in words]
+    return [reduce_word(word) for word in words]
 
 
 def without_local_folders(value: Any) -> Any:

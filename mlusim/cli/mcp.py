@@ -179,7 +179,7 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
     if not {"--help", "-h", "--json"} & {*words}:
         command.append("--json")
     try:
-        done = subprocess.run(  # noqa: S603 - the program itself
+        process = subprocess.run(  # noqa: S603 - the program itself
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -193,7 +193,7 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         return _content(f"error: {tool.command} cannot be started with these words: {error}", failed=True)
     # A check that finds errors has succeeded: its findings are the result.
-    return _content(done.stdout or done.stderr.strip(), failed=not done.stdout)
+    return _content(process.stdout or process.stderr.strip(), failed=not process.stdout)
 
 
 def _words_of(name: str, tool: Tool, line: str) -> list[str]:

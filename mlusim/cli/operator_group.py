@@ -52,7 +52,7 @@ class OperatorGroup(click.Group):
         name: str,
         *,
         help: str,  # noqa: A002 - click's name
-        make: Callable[[Command], click.Command],
+        create: Callable[[Command], click.Command],
         make_kernel: Callable[[str], click.Command],
     ) -> None:
         # Without an operator click would raise an error with the help as its text.
@@ -63,7 +63,7 @@ class OperatorGroup(click.Group):
             invoke_without_command=True,
             subcommand_metavar=f"OPERATOR|{METAVAR} [OPTIONS]",
         )
-        self._make = make
+        self._create = create
         self._make_kernel = make_kernel
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -78,7 +78,7 @@ class OperatorGroup(click.Group):
             return None
         from mlusim.ops.commands import COMMANDS
 
-        return self._make(COMMANDS[cmd_name])
+        return self._create(COMMANDS[cmd_name])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete options and operators; a kernel's file, and its kernels."""
@@ -99,9 +99,10 @@ class OperatorGroup(click.Group):
                     "explain, diff, report, inspect and retime",
                     ctx,
                 )
-            known = choose_one(args[0], SUMMARIES)
+            operators_text = choose_one(args[0], SUMMARIES)
             raise click.UsageError(
-                f"no operator {args[0]!r}; {known}; a kernel of your own is FILE.py:KERNEL or FILE.mlu:ENTRY", ctx
+                f"no operator {args[0]!r}; {operators_text}; a kernel of your own is FILE.py:KERNEL or FILE.mlu:ENTRY",
+                ctx,
             )
         return super().resolve_command(ctx, args)
 

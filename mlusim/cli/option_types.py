@@ -59,9 +59,9 @@ def _kind(text: str) -> str:
     """Parse a task type."""
     from mlusim.cores.tasks.launch_checks import UNIONS
 
-    kind, known = text.strip().upper(), ("BLOCK", *UNIONS)
-    if kind not in known:
-        raise InputError(f"{kind!r} is not a task type; choose one of {', '.join(known)}")
+    kind, kinds = text.strip().upper(), ("BLOCK", *UNIONS)
+    if kind not in kinds:
+        raise InputError(f"{kind!r} is not a task type; choose one of {', '.join(kinds)}")
     return kind
 
 
@@ -128,10 +128,10 @@ class DeviceName(ParamType):
 
         if isinstance(value, str) and "," in value and not Path(value).exists():
             self.fail(f"{value!r} names several boards; `mlusim compare` and `mlusim sweep` take several", param, ctx)
-        chosen: Board = board(value)
+        device: Board = board(value)
         if isinstance(value, str) and Path(value).is_file():
             register(ctx, param, value, writes=False)
-        return chosen
+        return device
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         """Complete names of presets, then files."""
@@ -196,8 +196,8 @@ def complete_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         del ctx, param
-        before, comma, word = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in names() if name.startswith(word)]
+        earlier, comma, word = incomplete.rpartition(",")
+        return [f"{earlier}{comma}{name}" for name in names() if name.startswith(word)]
 
     return complete
 

@@ -77,7 +77,7 @@ def write_and_print(
     checked: bool = False,
     sensitivity: Callable[[], list[Sensitivity]] | None = None,
     title: str = "",
-    more: Mapping[str, Any] | None = None,
+    entries: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the result, the run and the report, and print the summary.
 
@@ -87,27 +87,27 @@ def write_and_print(
         checked: whether the findings of the checker are part of the summary.
         sensitivity: computes how the time depends on uncertain parameters; None: it is not asked for.
         title: printed above the summary.
-        more: further entries of the JSON.
+        entries: further entries of the JSON.
     """
     from mlusim.analysis.summary import rows, to_json
 
     result.made_by = made_by() | result.made_by
-    written, lines = _write_files(result, outputs)
-    written = {**(more or {}), **written}
+    content, lines = _write_files(result, outputs)
+    content = {**(entries or {}), **content}
     files: list[Path] = []
     if outputs.report is not None:
         from mlusim.analysis.report_files import write_report
 
         files = write_report(result, outputs.report)
-        written["report"] = [str(path) for path in files]
+        content["report"] = [str(path) for path in files]
     if checked and result.report is not None:
-        written["verification"] = verification_json(result.report)
+        content["verification"] = verification_json(result.report)
         lines.append(f"\n{result.report.text()}")
     sensitivities = None if sensitivity is None else sensitivity()
     if sensitivities is not None:
-        written["sensitivity"] = [row._asdict() for row in sensitivities]
+        content["sensitivity"] = [row._asdict() for row in sensitivities]
     if outputs.as_json:
-        console.print_json(to_json(result) | written)
+        console.print_json(to_json(result) | content)
     elif outputs.quiet:
         if checked and result.report is not None:
             console.print_errors(result.report)
@@ -125,24 +125,24 @@ def write_and_print(
 
 def _write_files(result: Result, outputs: Outputs) -> tuple[dict[str, Any], list[str]]:
     """Write the output, the run and the operations; return them as JSON, and as lines for the terminal."""
-    written: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     lines: list[str] = []
     arrays = result.outputs or ({} if result.output is None else {"": result.output})
     files = write_arrays(outputs.arrays, arrays)
     if files:
         # An operator has one output.
-        written |= {"outputs": files} if result.outputs else {"output": files[0]}
+        content |= {"outputs": files} if result.outputs else {"output": files[0]}
         lines += map(wrote, files)
     if outputs.saved is not None:
-        written["run"] = str(result.save(outputs.saved))
+        content["run"] = str(result.save(outputs.saved))
         lines.append(f"wrote {outputs.saved}: the run")
     if outputs.operations is not None:
-        written["csv"] = str(_write_csv(result, outputs.operations))
+        content["csv"] = str(_write_csv(result, outputs.operations))
         provenance = (
             "" if is_device_or_fifo(outputs.operations) else f", and {outputs.operations.name}.json: their provenance"
         )
         lines.append(f"wrote {outputs.operations}: {plural(result.log.count, 'operation')}{provenance}")
-    return written, lines
+    return content, lines
 
 
 def write_arrays(files: Mapping[str, Path], outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -150,12 +150,12 @@ def write_arrays(files: Mapping[str, Path], outputs: Mapping[str, Any]) -> list[
     from mlusim.dtypes import dtype_name
     from mlusim.host.array_files import write_array
 
-    written = []
+    descriptions = []
     for name, path in files.items():
         array = _output(outputs, name)
         write_array("--out", path, array)
-        written.append({"file": str(path), "dtype": dtype_name(array.dtype), "shape": list(array.shape)})
-    return written
+        descriptions.append({"file": str(path), "dtype": dtype_name(array.dtype), "shape": list(array.shape)})
+    return descriptions
 
 
 def wrote(file: Mapping[str, Any]) -> str:
@@ -180,14 +180,14 @@ def _output_files(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
 
 
 def _output(outputs: Mapping[str, Any], name: str) -> Any:
-    known = list(outputs)
-    if not known:
+    names = list(outputs)
+    if not names:
         raise InputError("--out: the kernel has no output; give one as --arg out=float32:2,8,64")
-    if not name and len(known) > 1:
-        raise InputError(f"--out: the kernel has several outputs; name one, as in --out {known[0]}=FILE.npy")
-    if name and name not in known:
-        raise InputError(f"--out {name}: the kernel has no such output; it has {', '.join(known)}")
-    return outputs[name or known[0]]
+    if not name and len(names) > 1:
+        raise InputError(f"--out: the kernel has several outputs; name one, as in --out {names[0]}=FILE.npy")
+    if name and name not in names:
+        raise InputError(f"--out {name}: the kernel has no such output; it has {', '.join(names)}")
+    return outputs[name or names[0]]
 
 
 def _print_sensitivity(sensitivities: Iterable[Sensitivity]) -> None:

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import click
 
 from mlusim import __version__
-from mlusim.cli.console import fitted
+from mlusim.cli.console import wrap_line
 from mlusim.cli.help_format import HelpContext
 from mlusim.cli.standard_output import reserved_for_json
 from mlusim.errors import BoardError, CompileError, InputError, KernelError, MlusimError, VerificationError, nearest
@@ -151,8 +151,8 @@ class Program(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from mlusim.cli.usage_remedies import likely_command
 
-            near = likely_command(args[0]) or nearest(args[0], self.commands)
-            raise click.UsageError(f"no command {args[0]!r}; {near}choose one of {', '.join(self.commands)}", ctx)
+            suggestion = likely_command(args[0]) or nearest(args[0], self.commands)
+            raise click.UsageError(f"no command {args[0]!r}; {suggestion}choose one of {', '.join(self.commands)}", ctx)
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -201,12 +201,12 @@ def line_and_exit_code(error: Exception, command: str = "mlusim") -> tuple[str, 
 
             path = error.ctx.command_path if error.ctx else command
             error = with_likely_option(error)
-            more = remedy(error)
+            remedy_text = remedy(error)
             # click calls a number with limits a range, and guesses options by their spelling.
-            plain = re.sub(r"is not a valid (integer|float) range", r"is not a valid \1", error.format_message())
-            if more and isinstance(error, click.NoSuchOption):
-                plain = f"No such option {error.option_name!r}"
-            text = f"{_one_line(plain).rstrip('.')}{more}"
+            message = re.sub(r"is not a valid (integer|float) range", r"is not a valid \1", error.format_message())
+            if remedy_text and isinstance(error, click.NoSuchOption):
+                message = f"No such option {error.option_name!r}"
+            text = f"{_one_line(message).rstrip('.')}{remedy_text}"
             message_and_code = f"{text}; see `{path} --help`", USAGE
         case click.ClickException():
             message_and_code = _one_line(error.format_message()), error.exit_code
@@ -222,10 +222,10 @@ def line_and_exit_code(error: Exception, command: str = "mlusim") -> tuple[str, 
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] != "mlusim":
             message_and_code = f"the package {name} is missing: install mlusim again with its dependencies", FAILED
         case OSError():
-            what = f"{error.filename}: " if error.filename else ""
-            if error.errno == ENOSPC and not what:
-                what = "the output cannot be written: "
-            message_and_code = f"{what}{error.strerror or error}", USAGE
+            subject = f"{error.filename}: " if error.filename else ""
+            if error.errno == ENOSPC and not subject:
+                subject = "the output cannot be written: "
+            message_and_code = f"{subject}{error.strerror or error}", USAGE
         case _ if type(error).__name__ == "BdbQuit":
             message_and_code = "the debugger was quit", INTERRUPTED
         case _:
@@ -239,11 +239,11 @@ def _one_line(text: str) -> str:
 
 
 def _print_error(text: str) -> None:
-    plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
-    label = "error:" if plain else click.style("error:", fg="red", bold=True)
+    is_plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
+    label = "error:" if is_plain else click.style("error:", fg="red", bold=True)
     if sys.stderr.isatty():
         width = get_terminal_size().columns
-        first, *lines = (fitted(line, width) for line in f"error: {text}".split("\n"))
+        first, *lines = (wrap_line(line, width) for line in f"error: {text}".split("\n"))
         text = "\n".join([first.removeprefix("error: "), *lines])
     click.echo(f"{label} {text}", err=True)
 

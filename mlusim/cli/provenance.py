@@ -37,10 +37,10 @@ def _date() -> str:
 
     text = os.environ.get(_EPOCH)
     try:
-        when = datetime.now(UTC) if text is None else datetime.fromtimestamp(int(text), UTC)
+        time = datetime.now(UTC) if text is None else datetime.fromtimestamp(int(text), UTC)
     except (ValueError, OverflowError, OSError):
         raise InputError(f"{_EPOCH}={text}: it must be seconds since 1970, as `date +%s` prints them") from None
-    return when.date().isoformat()
+    return time.date().isoformat()
 
 
 def print_with_provenance(kind: str, value: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:

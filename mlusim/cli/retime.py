@@ -79,7 +79,7 @@ def retime(
         result,
         outputs,
         title=_title(recorded, result, parameters, split),
-        more={
+        entries={
             "retimed": {
                 "run": run,
                 "recorded_board": recorded.board.name,
@@ -102,7 +102,7 @@ def _value(name: str, text: str) -> Any:
         return text
     if "," in text or ".." in text:
         raise InputError(f"--set {name}={text}: a board has one value of {name}; to try several, see `mlusim sweep`")
-    return quantity(name, text, whole=kind != "float")
+    return quantity(name, text, integer=kind != "float")
 
 
 def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: str) -> str:

@@ -125,7 +125,7 @@ def _run(
         outputs,
         checked=check,
         sensitivity=partial(sensitivity_of, call) if sensitivity else None,
-        more={"plan": call.plan.to_json()} if explain else None,
+        entries={"plan": call.plan.to_json()} if explain else None,
     )
 
 
@@ -170,4 +170,4 @@ def _run_kernel(kernel_name: str, *, device: Board, **options: Any) -> int:
     return run_kernel(call, device, outputs, title=title, **options)
 
 
-run = OperatorGroup("run", help=_HELP, make=make_operator, make_kernel=_make_kernel)
+run = OperatorGroup("run", help=_HELP, create=make_operator, make_kernel=_make_kernel)

@@ -45,12 +45,12 @@ def run_of(text: str) -> Result:
         if word.partition("=")[0] in _OTHER_OUTPUT:
             raise InputError(f"{text!r}: omit {word}; the run is only timed, and the output is that of this command")
     with scratch_folder() as folder:
-        saved = folder / "run.zip"
+        file = folder / "run.zip"
 
         def execute(*, data: bool) -> None:
-            more = ["--quiet", "--save-run", str(saved), *([] if data else ["--no-data"])]
+            options = ["--quiet", "--save-run", str(file), *([] if data else ["--no-data"])]
             # After the name of the kernel, so that they are not the value of a last option without one.
-            run.main([words[0], *more, *words[1:]], prog_name="mlusim run", standalone_mode=False)
+            run.main([words[0], *options, *words[1:]], prog_name="mlusim run", standalone_mode=False)
 
         try:
             if {"--no-data", "--steady"} & {*words}:
@@ -61,6 +61,6 @@ def run_of(text: str) -> Result:
             raise InputError(
                 f"{text!r} is not a saved run, and read as arguments of `mlusim run`: {error.format_message()}"
             ) from None
-        result = load(saved)
+        result = load(file)
         result.made_by["command"] = shlex.join(["mlusim", "run", *without_folders(words)])
         return result

@@ -63,15 +63,15 @@ class Bash(BashComplete):
         """Return the part of each value after the last position where bash splits the word."""
         items = super().get_completions(args, incomplete)
         breaks = "".join(sorted({*os.environ.get("COMP_WORDBREAKS", ":=")} & {*":=@"}))
-        there = re.match(f".*[{breaks}]", incomplete) if breaks else None
-        if there:
+        broken_part = re.match(f".*[{breaks}]", incomplete) if breaks else None
+        if broken_part:
             for item in items:
                 if item.type == "plain":
-                    item.value = item.value.removeprefix(there[0])
+                    item.value = item.value.removeprefix(broken_part[0])
         return items
 
 
-def _joined(incomplete: str, items: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
+def _with_option(incomplete: str, items: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
     """Prefix values of `--option=value` with the option, for shells that do not split the word."""
     option, equals, _ = incomplete.partition("=")
     for item in items:
@@ -92,7 +92,7 @@ class Zsh(ZshComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
         """As in click, each as the whole word."""
-        return _joined(incomplete, super().get_completions(args, incomplete))
+        return _with_option(incomplete, super().get_completions(args, incomplete))
 
 
 class Fish(FishComplete):
@@ -100,7 +100,7 @@ class Fish(FishComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
         """As in click, each as the whole word."""
-        return _joined(incomplete, super().get_completions(args, incomplete))
+        return _with_option(incomplete, super().get_completions(args, incomplete))
 
 
 SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}

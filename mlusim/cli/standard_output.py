@@ -20,9 +20,9 @@ def reserved_for_json() -> Iterator[None]:
         if _is_descriptor(sys.stdout, _STDOUT) and _is_descriptor(sys.stderr, _STDERR):
             # Host programs in C++ and other processes write to the descriptor.
             sys.stdout.flush()
-            saved = os.dup(_STDOUT)
+            original = os.dup(_STDOUT)
             os.dup2(_STDERR, _STDOUT)
-            _redirected.callback(_restore, saved)
+            _redirected.callback(_restore, original)
         _redirected.enter_context(redirect_stdout(sys.stderr))
         yield
 
@@ -32,9 +32,9 @@ def release() -> None:
     _redirected.close()
 
 
-def _restore(saved: int) -> None:
-    os.dup2(saved, _STDOUT)
-    os.close(saved)
+def _restore(original: int) -> None:
+    os.dup2(original, _STDOUT)
+    os.close(original)
 
 
 def _is_descriptor(stream: TextIO, number: int) -> bool:

@@ -18,7 +18,7 @@ from mlusim.cli.kernel_arguments import (
     arg_option,
     bind_compile_options,
     compile_section,
-    given,
+    given_options,
     launch_options,
     set_option,
     settings_of,
@@ -145,7 +145,7 @@ def _sweep_kernel(
     from mlusim.explore.user_kernels import kernel_of
 
     kernel = bind_compile_options(kernel, options)
-    values = given(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)
+    values = given_options(dtype=_flat(element_type), dim=list(dim), kind=kind, theory_ops=theory_ops)
     user_kernel = kernel_of(kernel)
     for name, text in _varied(options["vary"]).items():
         if name in user_kernel.settings:
@@ -167,7 +167,7 @@ def _varied(texts: Sequence[str]) -> dict[str, str]:
 
 def _sweep(
     operation: str,
-    own: dict[str, Any],
+    operation_options: dict[str, Any],
     *,
     db: str,
     no_db: bool,
@@ -185,7 +185,7 @@ def _sweep(
 
     Args:
         operation: the operator or kernel.
-        own: its own options.
+        operation_options: its own options.
         db, no_db, dask, output, plot, against, picture, full, as_json, quiet: the options of these names.
         options: those of `_EXECUTION`, as in `mlusim.sweep`; the others are those of `_axes`.
     """
@@ -198,7 +198,7 @@ def _sweep(
             check_file("--db", db)
         except InputError as error:
             raise InputError(f"{error.message}; --no-db runs without the file") from None
-    axes = _axes(operation, own, **options)
+    axes = _axes(operation, operation_options, **options)
     axes.count()
     draw = _plotter(axes, plot, against, picture, output)
     with _client(dask, execution["workers"]) as client:
@@ -206,26 +206,26 @@ def _sweep(
     sweep.made_by = made_by()
     for line in sweep.damaged:
         click.echo(f"warning: {line}", err=True)
-    written = _write(sweep, target, draw)
+    files = _write(sweep, target, draw)
     if as_json:
-        console.print_json(sweep.to_json() | {"written": [str(path) for path in written]})
+        console.print_json(sweep.to_json() | {"written": [str(path) for path in files]})
     elif not quiet:
         problem = _problem(sweep)
         print_sweep(sweep, None if no_db else db, full=full, reported=problem["message"] if problem else "")
-        for path in written:
+        for path in files:
             console.print_text(f"wrote {path}")
     _raise_for_failures(sweep)
 
 
 def _write(sweep: Sweep, target: Path | None, draw: Callable[[Sweep], Path] | None) -> list[Path]:
     """Write the table and the picture, as far as requested; return the files."""
-    written = []
+    files = []
     if target is not None:
-        written.append(sweep.save(target))
-        written += [provenance_path(target)] if target.suffix.lower() == ".csv" else []
+        files.append(sweep.save(target))
+        files += [provenance_path(target)] if target.suffix.lower() == ".csv" else []
     if draw is not None and sweep.done:
-        written.append(draw(sweep))
-    return written
+        files.append(draw(sweep))
+    return files
 
 
 def _table_file(output: str) -> Path:
@@ -238,7 +238,7 @@ def _table_file(output: str) -> Path:
 
 def _axes(
     operation: str,
-    own: dict[str, Any],
+    operation_options: dict[str, Any],
     *,
     shape: Any,
     strategy: Sequence[str] = (),
@@ -246,7 +246,7 @@ def _axes(
     vary: Sequence[str],
     **points: Any,
 ) -> Axes:
-    """Return the axes of a sweep: the options of the operator or kernel, `own`, and those of every sweep."""
+    """Return the axes of a sweep: `operation_options`, of the operator or kernel, and the options of every sweep."""
     from mlusim.explore.axis_arguments import axes_of
 
     varied: dict[str, Any] = {**_varied(vary)}
@@ -255,18 +255,18 @@ def _axes(
     return axes_of(
         operation,
         shape=_flat(shape) or None,
-        dtype=own.pop("dtype", None),
+        dtype=operation_options.pop("dtype", None),
         strategy=list(strategy) or None,
         vary=varied,
-        options=own,
+        options=operation_options,
         **points,
     )
 
 
 def _problem(sweep: Sweep) -> dict[str, Any] | None:
     """Return the row that the error of the command is about: the first that failed, or of which none is possible."""
-    failed = next((row for row in sweep.rows if row["status"] in ("failed", "died")), None)
-    return failed if failed or sweep.done else next(iter(sweep.rows), None)
+    failed_row = next((row for row in sweep.rows if row["status"] in ("failed", "died")), None)
+    return failed_row if failed_row or sweep.done else next(iter(sweep.rows), None)
 
 
 def _raise_for_failures(sweep: Sweep) -> None:
@@ -274,12 +274,14 @@ def _raise_for_failures(sweep: Sweep) -> None:
     problem = _problem(sweep)
     if problem is None:
         return
-    failed = sweep.counts["failed"] + sweep.counts["died"]
-    if failed:
-        what = f"{failed} of {len(sweep)} points failed; the first"
+    failed_points = sweep.counts["failed"] + sweep.counts["died"]
+    if failed_points:
+        summary = f"{failed_points} of {len(sweep)} points failed; the first"
     else:
-        what = "the point is impossible" if len(sweep) == 1 else f"none of {len(sweep)} points is possible; the first"
-    raise MlusimError(f"{what}: {problem['message']}")
+        summary = (
+            "the point is impossible" if len(sweep) == 1 else f"none of {len(sweep)} points is possible; the first"
+        )
+    raise MlusimError(f"{summary}: {problem['message']}")
 
 
 def _plotter(
@@ -314,14 +316,14 @@ def _client(address: str | None, workers: int | None) -> AbstractContextManager[
     if workers is not None:
         raise InputError("--dask and --workers: the cluster has its own workers; drop one of them")
     try:
-        make: Any = import_module("distributed").Client
+        create_client: Any = import_module("distributed").Client
     except ImportError:
         raise InputError("--dask needs dask.distributed: pip install distributed") from None
     try:
-        client: AbstractContextManager[Any] = make(address, timeout=_DASK_S)
+        client: AbstractContextManager[Any] = create_client(address, timeout=_DASK_S)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"--dask {address}: no scheduler answers there: {error}") from None
     return client
 
 
-sweep = OperatorGroup("sweep", help=_HELP, make=_make_operator, make_kernel=_make_kernel)
+sweep = OperatorGroup("sweep", help=_HELP, create=_make_operator, make_kernel=_make_kernel)

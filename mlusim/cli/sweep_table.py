@@ -34,8 +34,8 @@ def _print_rows(sweep: Sweep, *, full: bool, reported: str) -> None:
     from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
 
     rows = sweep.rows
-    shown = rows if full else rows[:MOST_ROWS]
-    table = sweep_cells(shown, sweep.axes, full=full, most_words=0 if full else _WORDS_SHOWN)
+    shown_rows = rows if full else rows[:MOST_ROWS]
+    table = sweep_cells(shown_rows, sweep.axes, full=full, most_words=0 if full else _WORDS_SHOWN)
     console.print_columns(table.heads, table.lines, right=table.right, keys=table.keys, cut=not full)
     if not full:
         _print_cut(rows, reported)
@@ -49,20 +49,20 @@ def _print_cut(rows: Sequence[Row], reported: str) -> None:
         f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done" and row["message"] != reported
     )
     # A narrow terminal may have no room for longer ones.
-    cut = [words for words in messages if len(words) > console.MIN_TEXT_WIDTH]
-    if cut:
+    cut_messages = [words for words in messages if len(words) > console.MIN_TEXT_WIDTH]
+    if cut_messages:
         console.print_text("")
-    for words in cut[:_REASONS_SHOWN]:
+    for words in cut_messages[:_REASONS_SHOWN]:
         console.print_text(words)
-    if len(cut) > _REASONS_SHOWN:
-        more = len(cut) - _REASONS_SHOWN
-        console.print_text(f"... and {more} more reasons; --full and -o table.csv have all of them")
+    if len(cut_messages) > _REASONS_SHOWN:
+        others = len(cut_messages) - _REASONS_SHOWN
+        console.print_text(f"... and {others} more reasons; --full and -o table.csv have all of them")
     if len(rows) > MOST_ROWS:
         console.print_text(f"... and {len(rows) - MOST_ROWS} more; --full and -o table.csv have all of them")
 
 
 def _print_end(sweep: Sweep, db: str | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count) or "this shard is empty"
-    before = f", {sweep.found} of them from before" if sweep.found else ""
-    where = f" (in {db}{before})" if db else ""
-    console.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{where}")
+    found_text = f", {sweep.found} of them from before" if sweep.found else ""
+    file_text = f" (in {db}{found_text})" if db else ""
+    console.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{file_text}")

@@ -9,7 +9,7 @@ import click
 
 from mlusim.cli import console
 from mlusim.cli.command_files import check_file
-from mlusim.cli.kernel_arguments import given, kernel_command, settings_of
+from mlusim.cli.kernel_arguments import given_options, kernel_command, settings_of
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import strategies_option
 from mlusim.cli.operators import SUMMARIES, options_of
@@ -102,8 +102,8 @@ def _tune(
 
     if db is not None:
         check_file("--db", db)
-    named = {name: value for name, value in arguments.items() if value is not None}
-    tuning = tune(operation, db=db, progress=not (quiet or as_json), **named)
+    given_arguments = {name: value for name, value in arguments.items() if value is not None}
+    tuning = tune(operation, db=db, progress=not (quiet or as_json), **given_arguments)
     print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
     return tuning
 
@@ -136,7 +136,7 @@ def _tune_kernel(
         kernel_name,
         arguments=arg,
         settings=settings_of(kernel_of(kernel_name), settings),
-        **given(dim=list(dim), kind=kind),
+        **given_options(dim=list(dim), kind=kind),
         **options,
     )
     if len(tuning.rows) == 1 and not (tuning.refused or options["quiet"] or options["as_json"]):
@@ -145,4 +145,4 @@ def _tune_kernel(
         )
 
 
-tune = OperatorGroup("tune", help=_HELP, make=_make_operator, make_kernel=_make_kernel)
+tune = OperatorGroup("tune", help=_HELP, create=_make_operator, make_kernel=_make_kernel)

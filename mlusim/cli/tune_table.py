@@ -33,8 +33,8 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
     table = tuning_cells(rows, tuning.axes, full=full)
     console.print_columns(table.heads, table.lines, right=table.right, keys=table.keys)
     slower = len(tuning.rows) - len(rows)
-    hidden = [f"{slower} slower ones are not shown; --all shows them"] if slower else []
-    console.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
+    hidden_text = [f"{slower} slower ones are not shown; --all shows them"] if slower else []
+    console.print_text("\n" + "\n".join([*hidden_text, *_notes(tuning)]))
     console.print_text("\nTo run the best one, from the shell or from Python:")
     console.print_command(tuning.command)
     console.print_call(tuning.call)
@@ -50,18 +50,18 @@ def _notes(tuning: Tuning) -> list[str]:
     from mlusim.units import format_us
 
     best = tuning.best
-    tried = f"{plural(len(tuning.rows), 'plan' if _has_plans(tuning) else 'setting')} ran"
+    summary = f"{plural(len(tuning.rows), 'plan' if _has_plans(tuning) else 'setting')} ran"
     if tuning.repeats:
-        tried += f"; {tuning.repeats} more settings led to the same plans"
+        summary += f"; {tuning.repeats} more settings led to the same plans"
     if tuning.refused:
-        tried += f"; {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
-    notes = [tried]
+        summary += f"; {len(tuning.refused)} {'did not fit' if _has_plans(tuning) else 'could not run'}"
+    notes = [summary]
     if not _has_plans(tuning):
         notes += [f"could not run: {refusal.strategy}: {refusal.message}" for refusal in tuning.refused[:_REASONS]]
     bound = format_us(round(best["lower_bound_us"] * PS_PER_US))
-    times = ratio(best["time_us"], best["lower_bound_us"])
-    early = ", so the search ended early" if tuning.at_lower_bound else ""
-    notes.append(f"the best takes {times}{' ' if times else ''}the lower bound of {bound}{early}")
+    bound_ratio = ratio(best["time_us"], best["lower_bound_us"])
+    early_end = ", so the search ended early" if tuning.at_lower_bound else ""
+    notes.append(f"the best takes {bound_ratio}{' ' if bound_ratio else ''}the lower bound of {bound}{early_end}")
     if tuning.as_good:
         others = "1 other is" if tuning.as_good == 1 else f"{tuning.as_good} others are"
         notes.append(f"{others} within 2 % of the best, which is less than the error of the model")

@@ -49,10 +49,10 @@ def with_likely_option(error: click.UsageError) -> click.UsageError:
     from mlusim.ops.argument_errors import SYNONYMS
 
     name = error.option_name.lstrip("-").replace("-", "_").lower()
-    meant = f"--{LAUNCH_SETTINGS.get(name) or SYNONYMS.get(name)}".replace("_", "-")
-    if not any(meant in parameter.opts for parameter in error.ctx.command.params):
+    likely_option = f"--{LAUNCH_SETTINGS.get(name) or SYNONYMS.get(name)}".replace("_", "-")
+    if not any(likely_option in parameter.opts for parameter in error.ctx.command.params):
         return error
-    return click.UsageError(f"No such option '{error.option_name}'. Did you mean '{meant}'?", error.ctx)
+    return click.UsageError(f"No such option '{error.option_name}'. Did you mean '{likely_option}'?", error.ctx)
 
 
 def remedy(error: click.UsageError) -> str:

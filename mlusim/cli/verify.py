@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import console
-from mlusim.cli.kernel_arguments import call_of, given, kernel_command
+from mlusim.cli.kernel_arguments import call_of, given_options, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
 from mlusim.cli.kernel_run import OUTPUT_OPTIONS, inputs_of, max_operations_option
 from mlusim.cli.operator_group import OperatorGroup
@@ -102,7 +102,7 @@ def _verify(
     outputs = Outputs.of(options, inputs)
     call = call_of(kernel_name, options)
     expected = None if reference is None else _reference(reference)
-    verified = call.verify(device, reference=expected, **given(**options))
+    verified = call.verify(device, reference=expected, **given_options(**options))
     written = [] if verified.stopped else write_arrays(outputs.arrays, verified.outputs)
     files = [name for name in (outputs.saved, outputs.operations, outputs.report) if name]
     if verified.result is not None and files:
@@ -133,4 +133,4 @@ def _reference(text: str) -> Any:
     return read_arrays("--reference", text)
 
 
-verify = VerifyGroup("verify", help=_HELP, make=make_operator, make_kernel=_make_kernel)
+verify = VerifyGroup("verify", help=_HELP, create=make_operator, make_kernel=_make_kernel)

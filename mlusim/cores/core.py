@@ -253,7 +253,7 @@ class Core(InstructionMethods):
         """
         line = self._line(_getframe(1))
         return scalar_copy.scalar_copy(
-            self.issuer, line, dst, src, dst_rows, src_rows, as_count("extra_cycles", extra_cycles, least=0)
+            self.issuer, line, dst, src, dst_rows, src_rows, as_count("extra_cycles", extra_cycles, minimum=0)
         )
 
     def gather(
@@ -352,7 +352,7 @@ class Core(InstructionMethods):
         """
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, mask)
-        counts = {"size": as_count("size", size, least=0), "bins": as_count("bins", bins, least=0)}
+        counts = {"size": as_count("size", size, minimum=0), "bins": as_count("bins", bins, minimum=0)}
         return bin_sort.collect_bins(self.issuer, line, *views, **counts, known=known)
 
     def scalar_bins(
@@ -369,7 +369,7 @@ class Core(InstructionMethods):
         """
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, counters)
-        return bin_sort.scalar_bins(self.issuer, line, *views, size=as_count("size", size, least=0))
+        return bin_sort.scalar_bins(self.issuer, line, *views, size=as_count("size", size, minimum=0))
 
     # ---- syncs, barriers and locks (`mlusim.cores.synchronisation.syncs`, `mlusim.cores.synchronisation.locks`)
 

@@ -56,7 +56,7 @@ def axes_of(
     empty_axes = [name for name, values in (*swept.items(), *named_settings.items()) if not values]
     if empty_axes:
         raise InputError(f"nothing to sweep: {' and '.join(empty_axes)} has no values; pass at least one")
-    seed = as_count("seed", seed, least=0)
+    seed = as_count("seed", seed, minimum=0)
     # One text is a list of one. Elements that are not texts are reported with the forms that an argument may have.
     texts = as_tuple(arguments)
     arguments = texts if isinstance(texts, tuple) else as_texts("arguments", arguments)

@@ -89,7 +89,7 @@ def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
 
     low = value("low")
     if match["high"] is None:
-        return [as_number(name, item, low, whole=integers)]
+        return [as_number(name, item, low, integer=integers)]
     if match["sign"] == "*":
         if match["step_unit"]:
             raise InputError(f"{name}: {shown(item)}: a factor has no unit: omit {match['step_unit']}")
@@ -97,7 +97,7 @@ def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
     else:
         step = value("step")
     values = _range_values(name, item, low, value("high"), match["sign"], step)
-    return [as_number(name, item, value, whole=integers) for value in values]
+    return [as_number(name, item, value, integer=integers) for value in values]
 
 
 def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:

@@ -129,7 +129,7 @@ class KernelCall:
             with refused_as_input():
                 return run_kernel(function, *values, device=board, data=data, progress=progress, **options, **keywords)
 
-    def timed(self, board: Board, *, data: bool = False, **options: Any) -> Result:
+    def run_timed(self, board: Board, *, data: bool = False, **options: Any) -> Result:
         """Run the kernel timing only, or with data if it loads values that only a run with data has; see `run`."""
         if data or options.get("steady"):
             return self.run(board, data=data, **options)

@@ -183,7 +183,7 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
 
 
 def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
-    result = kernel_call(payload).timed(board, data=payload["data"], steady=payload["steady"])
+    result = kernel_call(payload).run_timed(board, data=payload["data"], steady=payload["steady"])
     return figures_of(result, None, steady=payload["steady"])
 
 

@@ -256,7 +256,7 @@ class Board:
         if type(cycles) is not int or cycles < 0:
             from mlusim.inputs import as_count  # it loads NumPy, without which `mlusim devices` is fast
 
-            cycles = as_count("cycles_ps: cycles", cycles, least=0)
+            cycles = as_count("cycles_ps: cycles", cycles, minimum=0)
         return cycles_to_ps(cycles, self.clock_hz)
 
     def parameters(self) -> dict[str, Any]:
@@ -277,17 +277,19 @@ class Board:
 
     def replace(self, **changes: object) -> Board:
         """Return a copy with some fields changed; their source becomes `ASSUMED: set by the user`."""
-        known = {item.name for item in fields(self)}
+        names = {item.name for item in fields(self)}
         for key in changes:
-            if key not in known:
-                near = nearest(key, known)
-                raise BoardError(f"{self.name}: no parameter {key!r}; {near}`mlusim devices {self.name}` lists them")
+            if key not in names:
+                suggestion = nearest(key, names)
+                raise BoardError(
+                    f"{self.name}: no parameter {key!r}; {suggestion}`mlusim devices {self.name}` lists them"
+                )
         sources = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
-        values = {key: _plain(value) for key, value in changes.items()}
+        values = {key: _python_integer(value) for key, value in changes.items()}
         return Board(**(self.parameters() | values | {"sources": sources}))
 
 
-def _plain(value: Any) -> Any:
+def _python_integer(value: Any) -> Any:
     """Return an integer of NumPy as Python's, and other values unchanged."""
     try:
         return value if isinstance(value, bool) else index(value)

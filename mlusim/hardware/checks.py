@@ -104,14 +104,14 @@ def _check_value(board: Board, field_name: str) -> None:
 
 
 def _check_sources(board: Board) -> None:
-    known = {item.name for item in fields(board)} - {"sources"}
+    names = {item.name for item in fields(board)} - {"sources"}
     for key, source in board.sources.items():
-        if key not in known:
+        if key not in names:
             raise BoardError(f"{board.name}: sources names {key!r}, which is not a parameter")
         if not (isinstance(source, str) and source.strip()):
             raise BoardError(f"{board.name}: the source of {key} is {source!r}; name one or write ASSUMED and why")
     for item in fields(board):
-        if item.name in known - {"name"} and item.name not in board.sources:
+        if item.name in names - {"name"} and item.name not in board.sources:
             raise BoardError(f"{board.name}: {item.name} has no source; name one or write ASSUMED and why")
 
 
@@ -141,10 +141,10 @@ def _check_together(board: Board) -> None:
             raise BoardError(
                 f"{board.name}: {memory}_reserved_bytes = {reserved} leaves nothing of {memory}_bytes = {total}"
             )
-    for better, worse in pairwise(EFFICIENCY_ORDER):
-        high, low = getattr(board, better), getattr(board, worse)
+    for higher, lower in pairwise(EFFICIENCY_ORDER):
+        high, low = getattr(board, higher), getattr(board, lower)
         if low >= high:
             raise BoardError(
-                f"{board.name}: {worse} = {low!r} must be less than {better} = {high!r}: "
+                f"{board.name}: {lower} = {low!r} must be less than {higher} = {high!r}: "
                 "contiguous read > contiguous write > strided read > strided write (G 5.3)"
             )

@@ -13,13 +13,13 @@ def board_rows(board: Board) -> list[tuple[str, str, str, str]]:
     """Return every parameter of a board as (group, field, value with its unit, source), in the record's order."""
     return [
         (group, name, value_text(name, getattr(board, name)), board.sources.get(name, ""))
-        for name, (group, _) in _documented().items()
+        for name, (group, _) in _documented_fields().items()
     ]
 
 
 def field_meanings() -> dict[str, str]:
     """Return a one-line description of each parameter, from the docstring of `Board`."""
-    return {name: meaning for name, (_, meaning) in _documented().items()}
+    return {name: meaning for name, (_, meaning) in _documented_fields().items()}
 
 
 def assumed_fields(board: Board) -> list[str]:
@@ -36,9 +36,9 @@ def value_text(name: str, value: str | float) -> str:
     if type(value) is float:
         return f"{value:g}"
     if name.endswith("_bytes_per_s"):
-        return f"{_grouped(value / GIGA)} GB/s"
+        return f"{_with_digit_groups(value / GIGA)} GB/s"
     if name.endswith("_hz"):
-        return f"{_grouped(value / MEGA)} MHz"
+        return f"{_with_digit_groups(value / MEGA)} MHz"
     if name.endswith("_ps"):
         return format_ns(int(value))
     for ending, unit in _UNITS.items():
@@ -52,13 +52,13 @@ def value_text(name: str, value: str | float) -> str:
 _UNITS = {"_bytes_per_cycle": "B/cycle", "_ops_per_cycle": "ops/cycle", "_cycles": "cycles", "_bits": "bits"}
 
 
-def _grouped(value: float) -> str:
-    whole, point, fraction = f"{value:.6f}".rstrip("0").rstrip(".").partition(".")
-    return group_digits(int(whole)) + point + fraction
+def _with_digit_groups(value: float) -> str:
+    integer_part, point, fraction = f"{value:.6f}".rstrip("0").rstrip(".").partition(".")
+    return group_digits(int(integer_part)) + point + fraction
 
 
 @cache
-def _documented() -> dict[str, tuple[str, str]]:
+def _documented_fields() -> dict[str, tuple[str, str]]:
     """Return (group, meaning) by field from the docstring of `Board`; empty texts if Python runs without docstrings."""
     documented: dict[str, tuple[str, str]] = {}
     group = "The board"
@@ -69,6 +69,6 @@ def _documented() -> dict[str, tuple[str, str]]:
             documented[name] = (group, meaning)
         elif name:
             group = name
-    known = {item.name: documented.get(item.name, ("", "")) for item in fields(Board)}
-    del known["sources"]
-    return known
+    by_field = {item.name: documented.get(item.name, ("", "")) for item in fields(Board)}
+    del by_field["sources"]
+    return by_field

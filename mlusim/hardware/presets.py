@@ -129,8 +129,8 @@ def find_preset(name: str) -> Board:
     if key in preset_names():
         return preset(key)
     family = [preset_name for preset_name in preset_names() if key and preset_name.startswith(key)]
-    near = nearest(key, family or [*preset_names(), *ALIASES], most=3)
-    raise BoardError(f"no board {shown(name)}; {near}presets: {', '.join(preset_names())}")
+    suggestion = nearest(key, family or [*preset_names(), *ALIASES], most=3)
+    raise BoardError(f"no board {shown(name)}; {suggestion}presets: {', '.join(preset_names())}")
 
 
 @cache
@@ -148,12 +148,12 @@ def preset(name: str, *, fitted: bool = True) -> Board:
         "gdram_bytes": row.gdram_gib * GIB,
     }
     sources = _ROW_SOURCES | _ROW_NOTES.get(name, {})
-    layers = COMMON | BY_FAMILY[row.family] | BY_BOARD.get(name, {}) | (_fitted(row.family) if fitted else {})
+    layers = COMMON | BY_FAMILY[row.family] | BY_BOARD.get(name, {}) | (_fitted_layer(row.family) if fitted else {})
     for field, entry in layers.items():
         value = entry.value
         values[field] = value.nbytes * values["clock_hz"] if isinstance(value, PerCycle) else value
-        known = entry.known_on in {"", name, row.family}
-        sources[field] = entry.source if known else f"ASSUMED: as {entry.known_on} ({entry.source})"
+        is_known = entry.known_on in {"", name, row.family}
+        sources[field] = entry.source if is_known else f"ASSUMED: as {entry.known_on} ({entry.source})"
     values["dram_mixing_ps"] = mixing_ps(values)
     sources["dram_mixing_ps"] = "derived: the DRAM's time for the usable NRAM of all cores, reads and writes mixed"
     return Board(name=name, sources=sources, **values)
@@ -167,10 +167,10 @@ def mixing_ps(values: Mapping[str, Any]) -> int:
     return ceil_ps(nbytes * PS_PER_S / (values["dram_bandwidth_bytes_per_s"] * efficiency))
 
 
-def _fitted(family: str) -> Layer:
+def _fitted_layer(family: str) -> Layer:
     """Return the fitted parameters of a family: those of all boards, overridden by its own."""
     return {
-        fit.field: Entry(fit.value, f"fitted: {fit.source}", fit.known_on)
-        for fit in fitted_parameters()
-        if not fit.families or family in fit.families
+        parameter.field: Entry(parameter.value, f"fitted: {parameter.source}", parameter.known_on)
+        for parameter in fitted_parameters()
+        if not parameter.families or family in parameter.families
     }

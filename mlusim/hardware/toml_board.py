@@ -75,15 +75,16 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
         if key not in _KINDS and isinstance(value, dict):
             raise BoardError(f"{file}: [{key}]: a board file is flat; only [sources] is a table")
         if key not in _KINDS:
-            raise BoardError(f"{file}: {_unknown(key)}")
+            raise BoardError(f"{file}: {_unknown_key_text(key)}")
         table[key] = _value(file, key, value)
     table.setdefault("name", file.stem)
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
-    missing = [key for key in _KINDS if key not in inherited and key not in table]
-    if missing:
-        others = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
+    missing_keys = [key for key in _KINDS if key not in inherited and key not in table]
+    if missing_keys:
+        others = f" and {len(missing_keys) - _MAX_LISTED} more" if len(missing_keys) > _MAX_LISTED else ""
         raise BoardError(
-            f"{file}: missing {', '.join(missing[:_MAX_LISTED])}{others}; give every parameter, or a preset as base"
+            f"{file}: missing {', '.join(missing_keys[:_MAX_LISTED])}{others}; give every parameter, or a preset as "
+            "base"
         )
     origins: dict[str, str] = {} if base is None else dict(base.sources)
     origins |= dict.fromkeys(table, f"user: {_printable(file.name)}") | sources
@@ -129,9 +130,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _why_not_toml(text: str, message: str) -> str:
-    at = re.search(r"line (\d+)", message)
-    if at and message.startswith("Cannot overwrite a value"):
-        line = int(at[1])
+    line_match = re.search(r"line (\d+)", message)
+    if line_match and message.startswith("Cannot overwrite a value"):
+        line = int(line_match[1])
         key, equals, _ = text.split("\n")[line - 1].partition("=")
         return f"line {line}: {key.strip() if equals else 'a key'} is given twice"
     return f"not valid TOML: {message[:1].lower()}{message[1:]}"
@@ -142,7 +143,7 @@ def _sources(file: Path, table: object) -> dict[str, str]:
         raise BoardError(f"{file}: sources must be a table of strings, not {type(table).__name__}")
     for key, source in table.items():
         if key not in _KINDS:
-            raise BoardError(f"{file}: sources.{key}: {_unknown(key)}")
+            raise BoardError(f"{file}: sources.{key}: {_unknown_key_text(key)}")
         if not (isinstance(source, str) and source.strip()):
             raise BoardError(f"{file}: sources.{key} = {source!r} must be a string that says where the value is from")
     return table
@@ -161,33 +162,37 @@ def _base(file: Path, name: object) -> Board | None:
 
 def _value(file: Path, key: str, value: Any) -> Any:
     """Return the value of a key as its field has it: a number also from a string with a unit; 614.4e9 is whole."""
-    whole = _KINDS[key] == "int"
-    if whole and isinstance(value, float) and value.is_integer():
+    is_integer = _KINDS[key] == "int"
+    if is_integer and isinstance(value, float) and value.is_integer():
         return int(value)
     if not (isinstance(value, str) and units_of(key)):
         return value
     try:
-        return quantity(key, value, whole=whole)
+        return quantity(key, value, integer=is_integer)
     except InputError as error:
         raise BoardError(f"{file}: {error.message}") from None
 
 
-def _unknown(key: str) -> str:
+def _unknown_key_text(key: str) -> str:
     """Explain an unknown key, suggesting the intended one, with its unit if that is missing."""
     stem = _UNIT.sub("", key)
-    stems = {_UNIT.sub("", known): known for known in _KINDS}
-    same = [known for known in _KINDS if _UNIT.sub("", known) == stem]
-    if same and stem != key:
-        return f"unknown key {key!r}; the unit is part of the key: {_with_units(same)}"
-    if same:
-        return f"{key!r} lacks its unit; did you mean {_with_units(same)}?"
-    near = get_close_matches(key.lower(), _KINDS, n=1, cutoff=_ALMOST_EQUAL)
+    stems = {_UNIT.sub("", key_name): key_name for key_name in _KINDS}
+    keys_with_unit = [key_name for key_name in _KINDS if _UNIT.sub("", key_name) == stem]
+    if keys_with_unit and stem != key:
+        return f"unknown key {key!r}; the unit is part of the key: {_with_units(keys_with_unit)}"
+    if keys_with_unit:
+        return f"{key!r} lacks its unit; did you mean {_with_units(keys_with_unit)}?"
+    likely_keys = get_close_matches(key.lower(), _KINDS, n=1, cutoff=_ALMOST_EQUAL)
     # A part of a name, such as "bandwidth" of several.
-    words = set(stem.lower().split("_"))
-    near = near or [known for known in _KINDS if words <= set(_UNIT.sub("", known).split("_"))]
-    near = near or get_close_matches(key.lower(), _KINDS, n=1)
-    near = near or [stems[close] for close in get_close_matches(stem.lower(), stems, n=1)]
-    remedy = f"did you mean {_with_units(near)}?" if near else "`mlusim devices mlu370-x4 --toml` prints all keys"
+    parts = set(stem.lower().split("_"))
+    likely_keys = likely_keys or [key_name for key_name in _KINDS if parts <= set(_UNIT.sub("", key_name).split("_"))]
+    likely_keys = likely_keys or get_close_matches(key.lower(), _KINDS, n=1)
+    likely_keys = likely_keys or [stems[similar] for similar in get_close_matches(stem.lower(), stems, n=1)]
+    remedy = (
+        f"did you mean {_with_units(likely_keys)}?"
+        if likely_keys
+        else "`mlusim devices mlu370-x4 --toml` prints all keys"
+    )
     return f"unknown key {key!r}; {remedy}"
 
 

@@ -17,7 +17,7 @@ def note_windows(arguments: Iterable[Any], log: Log) -> None:
 
 def is_passed(identity: int, arguments: Iterable[Any], log: Log) -> bool:
     """Return whether a kernel's arguments contain a part of an allocation."""
-    return any(identity == found for found, _, _ in _windows(arguments, log))
+    return any(identity == allocation for allocation, _, _ in _windows(arguments, log))
 
 
 def _windows(arguments: Iterable[Any], log: Log) -> Iterator[tuple[int, int, int]]:

@@ -75,13 +75,13 @@ class Output:
         """Allocate the tensor on a device. Raises `InputError` for a pitch smaller than a row."""
         dtype = dtype_of(self.dtype, name)
         shape = as_shape(f"{name}: the shape", self.shape)
-        pitch = as_count(f"{name}: pitch", self.pitch, least=0)
+        pitch = as_count(f"{name}: pitch", self.pitch, minimum=0)
         if not pitch:
             return device.alloc(shape, dtype, name)
         if not shape or pitch < shape[-1]:
             raise InputError(f"{name}: a pitch of {pitch} elements for {list(shape)}: at least the last extent")
-        whole = device.alloc((*shape[:-1], pitch), dtype, name)
-        return whole[..., : shape[-1]] if pitch > shape[-1] else whole
+        padded = device.alloc((*shape[:-1], pitch), dtype, name)
+        return padded[..., : shape[-1]] if pitch > shape[-1] else padded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,21 +160,21 @@ def parse_argument(text: str) -> Argument:
     return Argument(name, _value(f"--arg {text}", value.strip()), text)
 
 
-def _value(where: str, text: str) -> Any:
+def _value(argument: str, text: str) -> Any:
     if _ARRAY_FILE.search(text):
         in_place = text.startswith(IN_PLACE)
         return FileInput(text.removeprefix(IN_PLACE), in_place)
-    kind, colon, rest = text.partition(":")
+    kind, colon, text_after = text.partition(":")
     if colon:
-        drawn = kind == _RANDOM
-        if drawn:
-            kind, colon, rest = rest.partition(":")
+        is_random = kind == _RANDOM
+        if is_random:
+            kind, colon, text_after = text_after.partition(":")
         if not colon:
-            raise InputError(f"{where}: write random:DTYPE:SHAPE, such as random:float32:1000")
-        known = [dtype_name(dtype) for dtype in ALL]
-        if kind not in known:
-            raise InputError(f"{where}: {shown(kind)} is not an element type; {nearest_dtype(kind)}choose {FORMS}")
-        return (RandomInput if drawn else Output)(parse_shape(where, rest), dtype_of(kind))
+            raise InputError(f"{argument}: write random:DTYPE:SHAPE, such as random:float32:1000")
+        names = [dtype_name(dtype) for dtype in ALL]
+        if kind not in names:
+            raise InputError(f"{argument}: {shown(kind)} is not an element type; {nearest_dtype(kind)}choose {FORMS}")
+        return (RandomInput if is_random else Output)(parse_shape(argument, text_after), dtype_of(kind))
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for number in (int, float):
@@ -182,14 +182,14 @@ def _value(where: str, text: str) -> Any:
             return number(text)
         except ValueError:
             continue
-    raise InputError(f"{where}: {shown(text)} is not an argument; choose {FORMS}")
+    raise InputError(f"{argument}: {shown(text)} is not an argument; choose {FORMS}")
 
 
-def parse_shape(where: str, text: str) -> tuple[int, ...]:
+def parse_shape(argument: str, text: str) -> tuple[int, ...]:
     """Parse a shape such as `2,8,64` or `2x8x64`; an empty text is rank 0. Raises `InputError`."""
     extents = extents_of(text)
     if extents is None:
-        raise InputError(f"{where}: {shown(text)} is not a shape such as 2,8,64 or 2x8x64")
+        raise InputError(f"{argument}: {shown(text)} is not a shape such as 2,8,64 or 2x8x64")
     return extents
 
 
@@ -217,18 +217,18 @@ def assign(
     Raises `InputError` for an argument without a parameter, a parameter without an argument, an output for a read-only
     parameter, and a value that is not of the declared type of its number.
     """
-    named = _by_parameter(kernel, parameters, arguments, optional)
-    missing = [name for name in parameters if name not in named]
+    values = _by_parameter(kernel, parameters, arguments, optional)
+    missing_names = [name for name in parameters if name not in values]
     types = types or {}
     roles = {declared.role for declared in types.values()}
-    if missing and shape is None:
-        listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+    if missing_names and shape is None:
+        names_text = " and ".join(filter(None, (", ".join(missing_names[:-1]), missing_names[-1])))
         raise InputError(
-            f"{kernel}: no argument for {listed}; give --shape (in Python shape=...) for random tensors "
-            f"({_ROLES[Role.INPUT in roles]}), or {_as_argument(f'{missing[0]}=...')}, {FORMS}"
+            f"{kernel}: no argument for {names_text}; give --shape (in Python shape=...) for random tensors "
+            f"({_ROLES[Role.INPUT in roles]}), or {_as_argument(f'{missing_names[0]}=...')}, {FORMS}"
         )
-    tensors = [name for name in parameters if not isinstance(named.get(name), int | float)]
-    for name in missing:
+    tensors = [name for name in parameters if not isinstance(values.get(name), int | float)]
+    for name in missing_names:
         declared = types.get(name)
         if declared is not None and declared.role is Role.NUMBER:
             of_type = f" ({declared.dtype.name})" if declared.dtype is not None else ""
@@ -236,18 +236,18 @@ def assign(
         is_last = name == tensors[-1] and Role.OUTPUT not in roles
         output = is_last if declared is None else declared.role is Role.OUTPUT
         element = dtype if declared is None or declared.dtype is None else declared.dtype
-        named[name] = (Output if output else RandomInput)(shape or (), dtype_of(element))
+        values[name] = (Output if output else RandomInput)(shape or (), dtype_of(element))
     for name, declared in types.items():
-        value = named.get(name)
+        value = values.get(name)
         if declared.role is Role.NUMBER and declared.dtype is not None and value is not None:
-            named[name] = _number(kernel, name, declared.dtype, value)
+            values[name] = _number(kernel, name, declared.dtype, value)
         if isinstance(value, Output) and declared.role is Role.INPUT:
             shaped = f"{dtype_name(dtype_of(value.dtype))}:{','.join(map(str, value.shape))}"
             raise InputError(
                 f"{kernel}: {name} is only read (a pointer to const), and {shaped} is a tensor to write; give "
                 f"--arg {name}=FILE.npy, or --arg {name}=random:{shaped}"
             )
-    return {name: named[name] for name in (*parameters, *optional) if name in named}
+    return {name: values[name] for name in (*parameters, *optional) if name in values}
 
 
 def _as_argument(text: str) -> str:
@@ -259,32 +259,32 @@ def _by_parameter(
     kernel: str, parameters: Sequence[str], arguments: Iterable[Argument], optional: Sequence[str]
 ) -> dict[str, Any]:
     """Return the values of arguments by parameter: those with a name, then the others in order. Raises `InputError`."""
-    named: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     positional = []
     for argument in arguments:
         # A C++ parameter `in` is called `in_` in Python.
         name = f"{argument.name}_" if iskeyword(argument.name) else argument.name
         if not name:
             positional.append(argument)
-        elif name in named:
+        elif name in values:
             raise InputError(f"--arg {argument.text}: {argument.name} is given twice")
         elif name in parameters or name in optional:
-            named[name] = argument.value
+            values[name] = argument.value
         else:
             has = it_has([*parameters, *optional], argument.name)
             raise InputError(f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {has}")
-    unassigned = [name for name in parameters if name not in named]
+    unassigned = [name for name in parameters if name not in values]
     if len(positional) > len(unassigned):
         raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")
-    named |= {name: argument.value for name, argument in zip(unassigned, positional, strict=False)}
-    return named
+    values |= {name: argument.value for name, argument in zip(unassigned, positional, strict=False)}
+    return values
 
 
 def _number(kernel: str, name: str, dtype: np.dtype[Any], value: Any) -> Any:
     """Return the value for a parameter declared as a number of this type. Raises `InputError`."""
     if not isinstance(value, int | float):
-        given = _as_argument(f"{name}=NUMBER")
-        raise InputError(f"{kernel}: {name} is a number ({dtype.name}), not a tensor: give {given}")
+        form = _as_argument(f"{name}=NUMBER")
+        raise InputError(f"{kernel}: {name} is a number ({dtype.name}), not a tensor: give {form}")
     if dtype.kind not in "iu":
         return value
     if isinstance(value, float) and not value.is_integer():

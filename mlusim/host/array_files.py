@@ -37,12 +37,12 @@ def read_array(option: str, text: str) -> Array:
     `InputError` for a file that is missing, unreadable or damaged, or contains Python objects.
     """
     path, key = split_key(text)
-    where = f"{option}{'' if option.endswith('=') else ' '}{path}"
+    file_text = f"{option}{'' if option.endswith('=') else ' '}{path}"
     try:
         with open_input(path) as stream:
-            return _named(where, _read(where, path, key, stream))
+            return _with_actual_dtype(file_text, _read(file_text, path, key, stream))
     except OSError as error:
-        raise InputError(cannot_read(path, error, where)) from None
+        raise InputError(cannot_read(path, error, file_text)) from None
 
 
 def read_arrays(option: str, text: str) -> Array | dict[str, Array]:
@@ -68,27 +68,27 @@ def split_key(text: str) -> tuple[Path, str]:
     return Path(text), ""
 
 
-def _read(where: str, path: Path, key: str, stream: BinaryIO) -> Array:
+def _read(file_text: str, path: Path, key: str, stream: BinaryIO) -> Array:
     head = stream.read(6)
     stream.seek(0)
     if head.startswith((_ZIP, _EMPTY_ZIP)):
-        with _load(where, np.load, stream) as archive:
+        with _load(file_text, np.load, stream) as archive:
             keys = list(archive.files)
             if not key and len(keys) == 1:
                 key = keys[0]
             if key not in keys:
                 problem = f"has no array {key!r}" if key else "holds several arrays" if keys else "holds no array"
                 listed = f": {', '.join(keys)}; name one, as in {path}:{keys[0]}" if keys else ""
-                raise InputError(f"{where} {problem}{listed}")
-            return np.asarray(_load(f"{where}:{key}", archive.__getitem__, key))
+                raise InputError(f"{file_text} {problem}{listed}")
+            return np.asarray(_load(f"{file_text}:{key}", archive.__getitem__, key))
     if head != _NPY:
-        raise InputError(f"{where} is not an .npy or .npz file; write one with np.save or np.savez")
+        raise InputError(f"{file_text} is not an .npy or .npz file; write one with np.save or np.savez")
     if key:
-        raise InputError(f"{where} is an .npy file, which holds one array: omit `:{key}`")
-    return np.asarray(_load(where, np.load, stream))
+        raise InputError(f"{file_text} is an .npy file, which holds one array: omit `:{key}`")
+    return np.asarray(_load(file_text, np.load, stream))
 
 
-def _load(where: str, load: Callable[[Any], Any], source: Any) -> Any:
+def _load(file_text: str, load: Callable[[Any], Any], source: Any) -> Any:
     try:
         return load(source)
     except (MemoryError, OSError):
@@ -96,27 +96,27 @@ def _load(where: str, load: Callable[[Any], Any], source: Any) -> Any:
     except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
         text = " ".join(str(error).split())
         if "allow_pickle" in text:
-            raise InputError(f"{where} holds Python objects, not numbers: give the array an element type") from None
+            raise InputError(f"{file_text} holds Python objects, not numbers: give the array an element type") from None
         if "descriptor: '<f1'" in text:  # float8_e5m2, as np.save writes it
-            raise InputError(f"{where} {_NAMELESS.format('float8_e5m2')}") from None
-        raise InputError(f"{where} cannot be read as an array: {text or type(error).__name__}") from None
+            raise InputError(f"{file_text} {_NAMELESS.format('float8_e5m2')}") from None
+        raise InputError(f"{file_text} cannot be read as an array: {text or type(error).__name__}") from None
 
 
-def _named(where: str, array: Array) -> Array:
+def _with_actual_dtype(file_text: str, array: Array) -> Array:
     """Convert an array to its actual element type and to native byte order."""
     array = native(array)
     dtype = array.dtype
     if dtype.names and len(dtype.names) == 1:
-        known = _UNNAMED.get(dtype.names[0])
-        if known is not None and known.itemsize == dtype.itemsize:
-            return np.ascontiguousarray(array).reshape(array.shape).view(known)
+        actual = _UNNAMED.get(dtype.names[0])
+        if actual is not None and actual.itemsize == dtype.itemsize:
+            return np.ascontiguousarray(array).reshape(array.shape).view(actual)
     if dtype.kind == "V" and not dtype.names and dtype.itemsize == BFLOAT16.itemsize:
         return array.view(BFLOAT16)
     if dtype.kind == "V" and not dtype.names and dtype.itemsize == 1:
-        raise InputError(f"{where} {_NAMELESS.format('float8_e4m3fn')}")
+        raise InputError(f"{file_text} {_NAMELESS.format('float8_e4m3fn')}")
     if dtype not in ALL:
         raise InputError(
-            f"{where} holds {dtype}, which is not an element type of the board; it has "
+            f"{file_text} holds {dtype}, which is not an element type of the board; it has "
             f"{', '.join(map(dtype_name, ALL))}"
         )
     return array

@@ -92,14 +92,14 @@ class Device(DeviceMemory):
         target = board(device)
         if log_folder is not None and not as_path(log_folder).is_dir():
             raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name an existing one")
-        late = dma == "late"
+        is_late = dma == "late"
         data, dry = bool(data), bool(dry)  # compiled code takes no booleans of NumPy
-        chip = Chip(target, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry)
+        chip = Chip(target, data=data, late=is_late, max_operations=max_operations, log_folder=log_folder, dry=dry)
         super().__init__(chip)
         self._watchdog = Watchdog(self._chip, stall_s=stall_s, progress=progress)
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []
-        self._stopped = ""
+        self._error_text = ""
         self._error: BaseException | None = None
         # Detects values passed through Python objects; None unless requested.
         self._host_data: HostDataWatch | None = None
@@ -112,14 +112,14 @@ class Device(DeviceMemory):
         finalize(self, _release, ref(self._chip)).atexit = False
 
     def __repr__(self) -> str:
-        waiting = f", {self._queued[-1].name} is queued" if self._queued else ""
+        queue_text = f", {self._queued[-1].name} is queued" if self._queued else ""
         count = len(self.log.launches)
-        return f"<device {self.board.name}: {count} launch{'es' * (count != 1)}{waiting}>"
+        return f"<device {self.board.name}: {count} launch{'es' * (count != 1)}{queue_text}>"
 
     @property
     def stopped(self) -> str:
         """The error that ended the run, as text; empty if there was none."""
-        return self._stopped
+        return self._error_text
 
     def queue(self) -> Queue:
         """Create an in-order queue; different queues may overlap."""
@@ -157,10 +157,10 @@ class Device(DeviceMemory):
         clusters_of(kind, kernel_name(kernel))
         grid = self.default_dim(kind) if dim is None else as_grid(dim)
         if queue is not None and getattr(queue, "chip", None) is not self._chip:
-            what = (
+            problem = (
                 "the queue belongs to another device" if isinstance(queue, Queue) else f"{shown(queue)} is not a queue"
             )
-            raise LaunchError(f"{what}: make one with this device's queue()")
+            raise LaunchError(f"{problem}: make one with this device's queue()")
         if queue is None:
             if self._default_queue is None:
                 self._default_queue = self._chip.queue()
@@ -220,7 +220,7 @@ class Device(DeviceMemory):
                 self._simulate()
         except BaseException as error:
             self._broken = type(error).__name__
-            self._stopped = f"{self._broken}: {error}"
+            self._error_text = f"{self._broken}: {error}"
             self._error = error
             self._close_tasks()
             close_forgotten(error)
@@ -251,7 +251,7 @@ class Device(DeviceMemory):
         For `Result.memory_at`: the device cannot be used afterwards. Errors of kernels before that time end the run
         silently.
         """
-        time_ps = as_count("buffers_at: time_ps", time_ps, least=0)
+        time_ps = as_count("buffers_at: time_ps", time_ps, minimum=0)
         environment = self._chip.environment
         self._chip.place_all()
         with contextlib.suppress(EmptySchedule, MlusimError):
@@ -363,7 +363,7 @@ class Device(DeviceMemory):
             plan=None,
             log=self.log,
             theory_ops=check_operations(theory_ops),
-            stopped=self._stopped,
+            stopped=self._error_text,
         )
 
     def save(self, path: str | os.PathLike[str], name: str = "", *, theory_ops: int | None = None) -> Path:

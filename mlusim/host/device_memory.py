@@ -63,8 +63,8 @@ class DeviceMemory:
             )
         )
         if self._broken:
-            why = "is closed" if self._broken == CLOSED else f"stopped with an error ({self._broken})"
-            raise InputError(f"this device {why}: make a new one")
+            state = "is closed" if self._broken == CLOSED else f"stopped with an error ({self._broken})"
+            raise InputError(f"this device {state}: make a new one")
 
     def _check_idle(self, in_kernel: MlusimError) -> None:
         """Raise for a use of the device while it runs: `in_kernel` in a kernel, `InputError` in another thread."""
@@ -195,10 +195,10 @@ class DeviceMemory:
             array.setflags(write=False)
         return array
 
-    def _check_ran(self, what: str) -> None:
+    def _check_ran(self, action: str) -> None:
         if self.pending:
             name = self._queued[-1].name
-            raise InputError(f"{what} before {name} has run: a launch only queues; call synchronize() first")
+            raise InputError(f"{action} before {name} has run: a launch only queues; call synchronize() first")
 
     def _check_own(self, view: View) -> None:
         if not isinstance(view, View):

@@ -24,21 +24,21 @@ class FewerCollections:
     def __init__(self) -> None:
         self._lock = Lock()
         self._runs = 0
-        self._before = gc.get_threshold()
+        self._thresholds = gc.get_threshold()
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._runs:
-                self._before = gc.get_threshold()
-                if 0 < self._before[0] < _YOUNG_OBJECTS:
-                    gc.set_threshold(_YOUNG_OBJECTS, *self._before[1:])
+                self._thresholds = gc.get_threshold()
+                if 0 < self._thresholds[0] < _YOUNG_OBJECTS:
+                    gc.set_threshold(_YOUNG_OBJECTS, *self._thresholds[1:])
             self._runs += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._runs -= 1
             if not self._runs:
-                gc.set_threshold(*self._before)
+                gc.set_threshold(*self._thresholds)
 
 
 fewer_collections = FewerCollections()

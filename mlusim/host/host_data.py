@@ -82,10 +82,10 @@ class Snapshot:
 
     def __init__(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
         attributes: set[str] = set()
-        self._named = [variable for variable in names_used(kernel, arguments, attributes) if variable.line]
+        self._used_variables = [variable for variable in names_used(kernel, arguments, attributes) if variable.line]
         self._contents = _Contents(frozenset(attributes))
-        values = [variable.value() for variable in self._named]
-        self._before = [(self._contents.state(value), self._contents.holds_numbers(value)) for value in values]
+        values = [variable.value() for variable in self._used_variables]
+        self._states_before = [(self._contents.state(value), self._contents.holds_numbers(value)) for value in values]
         self._file = getattr(getattr(kernel, "__code__", None), "co_filename", "")
         self._variables: Callable[[], _Variables] = getattr(kernel, "file_variables", dict)
         self._values = {key: now for key, (_, now) in self._variables().items()}
@@ -100,9 +100,9 @@ class Snapshot:
     def find(self) -> list[Finding]:
         """Return a finding per object that changed and is read, and per changed variable of a compiled kernel."""
         findings: dict[str, Finding] = {}
-        for variable, (before, held_numbers) in zip(self._named, self._before, strict=True):
+        for variable, (state_before, held_numbers) in zip(self._used_variables, self._states_before, strict=True):
             value = variable.value()
-            changed = self._contents.state(value) != before
+            changed = self._contents.state(value) != state_before
             if changed and variable.name not in findings and (held_numbers or self._contents.holds_numbers(value)):
                 findings[variable.name] = Finding(
                     kind="host-data",
@@ -174,8 +174,8 @@ class _Contents:
             return frame.f_lasti, self.state(dict(frame.f_locals), depth - 1) if depth else 0
         if isinstance(iterator, itertools.count):
             return repr(iterator)
-        left = length_hint(iterator, -1)
-        return left if left >= 0 else object()
+        length = length_hint(iterator, -1)
+        return length if length >= 0 else object()
 
     def _items(self, value: Any) -> list[tuple[Any, Any]] | None:
         """Return the parts of a collection, or attributes of a function, a class or an instance; None if opaque."""
@@ -189,10 +189,10 @@ class _Contents:
         if isinstance(value, ModuleType) or owner.__module__.partition(".")[0] in _OTHERS:
             return None
         read = [name for name in self.attributes if not isinstance(getattr(owner, name, None), cached_property)]
-        found = ((name, inspect.getattr_static(value, name, MISSING)) for name in sorted(read))
+        attributes = ((name, inspect.getattr_static(value, name, MISSING)) for name in sorted(read))
         return [
             (name, getattr(value, name) if isinstance(slot, MemberDescriptorType) else slot)
-            for name, slot in found
+            for name, slot in attributes
             if slot is not MISSING
         ]
 

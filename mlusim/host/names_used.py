@@ -38,21 +38,21 @@ def names_used(kernel: Any, arguments: Mapping[str, Any], attributes: set[str]) 
     if isinstance(kernel, MethodType):
         arguments = {next(iter(inspect.signature(kernel.__func__).parameters), "self"): kernel.__self__, **arguments}
         kernel = kernel.__func__
-    todo, seen = [kernel], set()
+    todo, visited = [kernel], set()
     while todo:
         function = todo.pop()
-        if not isinstance(function, FunctionType) or function in seen:
+        if not isinstance(function, FunctionType) or function in visited:
             continue
-        seen.add(function)
+        visited.add(function)
         reads = _reads(function, attributes)
         getters = _getters(function)
-        given = {**_defaults(function), **(arguments if len(seen) == 1 else {})}
-        getters |= {name: partial(given.get, name) for name in given}
+        passed_values = {**_defaults(function), **(arguments if len(visited) == 1 else {})}
+        getters |= {name: partial(passed_values.get, name) for name in passed_values}
         file = function.__code__.co_filename
         for name, getter in getters.items():
             value = partial(_of_method, getter)
             now = value()
-            todo += [used for used in _functions(now) if used.__code__.co_filename == file]
+            todo += [function_used for function_used in _functions(now) if function_used.__code__.co_filename == file]
             # A function that is called is not thereby read: only its attributes are.
             line = reads.get(f"{name}." if isinstance(now, FunctionType) else name, 0)
             yield NameUsed(name, value, file, line)
@@ -115,10 +115,10 @@ def _reads(function: FunctionType, attributes: set[str]) -> dict[str, int]:
     if file not in linecache.cache and not Path(file).is_file():
         # `inspect` would return the source of the module that executes the text, and cache it for messages.
         return {}
-    found = tree_of_function(function)
-    if found is None:
+    function_tree = tree_of_function(function)
+    if function_tree is None:
         return {}
-    tree, first = found
+    tree, first = function_tree
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     lines_by_name: dict[str, int] = {}
     for node in ast.walk(tree):

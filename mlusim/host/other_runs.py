@@ -85,7 +85,7 @@ class OtherRuns:
     def from_zeros(self) -> OtherRun:
         """Run it in fresh memory of zeros. Its result is right if most of what differs from the first run is."""
         with silent():
-            return self._other(*self.start(fresh_byte=0), unlike=self.outputs)
+            return self._other(*self.start(fresh_byte=0), earlier_outputs=self.outputs)
 
     def fixing(self, records: Sequence[int], lines: Collection[SourceLine]) -> list[str]:
         """Return the remedies of changes of one line that fix it, as `change_search.fixing_remedies`."""
@@ -98,8 +98,8 @@ class OtherRuns:
     def _is_fixed(self, change: Change | SourceChange) -> bool:
         if self._stalls == _MOST_STALLS:
             return False
-        most = _LONGER * (len(self.log) + 1)
-        limits = {"max_operations": most, "stall_s": min(self.stall_s, _STALL_S)}
+        max_operations = _LONGER * (len(self.log) + 1)
+        limits = {"max_operations": max_operations, "stall_s": min(self.stall_s, _STALL_S)}
         with silent(), change.applied(self.kernel) as changed:
             try:
                 device, run = self.start(changed=changed, limits=limits)
@@ -107,20 +107,22 @@ class OtherRuns:
             except MlusimError:
                 return False
         if error is not None:
-            self._stalls += isinstance(error, OperationLimitError) and len(device.log) < most
+            self._stalls += isinstance(error, OperationLimitError) and len(device.log) < max_operations
             return False
         outputs = {name: device.download(view) for name, view in run.outputs.items()}
         expected = where_written(device.log, run.outputs, self.expected, outputs, partial=self.partial)
-        is_wrong = any(len(self._wrong(outputs[name], right)) for name, right in expected.items())
+        is_wrong = any(len(self._wrong_elements(outputs[name], reference)) for name, reference in expected.items())
         return not is_wrong and self.is_sound(device)
 
-    def _wrong(self, result: Array, expected: Array) -> Array:
+    def _wrong_elements(self, result: Array, expected: Array) -> Array:
         """Return the flat positions of the wrong elements; none if they differ by rounding, which no change fixes."""
-        wrong = wrong_elements(result, expected, *self.tolerances)
-        return wrong[:0] if are_rounded(result, expected, wrong) else wrong
+        positions = wrong_elements(result, expected, *self.tolerances)
+        return positions[:0] if are_rounded(result, expected, positions) else positions
 
-    def _other(self, device: Device, run: Uploaded, unlike: Mapping[str, Array] = MappingProxyType({})) -> OtherRun:
-        """Run a kernel again. Its result is right if all of it is, or most of what is `unlike` these outputs.
+    def _other(
+        self, device: Device, run: Uploaded, earlier_outputs: Mapping[str, Array] = MappingProxyType({})
+    ) -> OtherRun:
+        """Run a kernel again. Its result is right if all of it is, or most of what differs from `earlier_outputs`.
 
         An error may end it. And offsets are read at issue, when what earlier copies bring may not be in memory yet.
         """
@@ -128,19 +130,19 @@ class OtherRuns:
             return OtherRun(device.log, None)
         outputs = {name: device.download(view) for name, view in run.outputs.items()}
         expected = where_written(device.log, run.outputs, self.expected, outputs, partial=True)
-        wrong = {name: self._wrong(outputs[name], right) for name, right in expected.items()}
-        elements, number = sum(map(len, wrong.values())), 0
-        if unlike:
+        wrong_positions = {name: self._wrong_elements(outputs[name], reference) for name, reference in expected.items()}
+        elements, number = sum(map(len, wrong_positions.values())), 0
+        if earlier_outputs:
             elements = 0
-            for name, positions in wrong.items():
-                differ = [one[name].reshape(-1, 1).view(np.uint8) for one in (outputs, unlike)]
-                differs = (differ[0] != differ[1]).any(axis=1)
-                number += int(np.count_nonzero(differs))
-                elements += int(np.count_nonzero(differs[positions]))
+            for name, positions in wrong_positions.items():
+                differ = [run_outputs[name].reshape(-1, 1).view(np.uint8) for run_outputs in (outputs, earlier_outputs)]
+                is_changed = (differ[0] != differ[1]).any(axis=1)
+                number += int(np.count_nonzero(is_changed))
+                elements += int(np.count_nonzero(is_changed[positions]))
         # A single element may be right by chance.
-        tells = not unlike or number > 1
-        names = frozenset(name for name, positions in wrong.items() if len(positions))
-        return OtherRun(device.log, elements <= number // 2 if tells else None, names)
+        is_conclusive = not earlier_outputs or number > 1
+        names = frozenset(name for name, positions in wrong_positions.items() if len(positions))
+        return OtherRun(device.log, elements <= number // 2 if is_conclusive else None, names)
 
 
 def error_of(device: Device) -> MlusimError | None:

@@ -78,9 +78,9 @@ def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
 def fail_on(report: Report, *, strict: bool) -> None:
     """Fail the test if a report has errors or, if `strict`, hints; the first line names their kinds."""
     __tracebackhide__ = True
-    shown = report.findings if strict else report.errors
-    if shown:
-        kinds = ", ".join(dict.fromkeys(finding.kind for finding in shown))
+    failures = report.findings if strict else report.errors
+    if failures:
+        kinds = ", ".join(dict.fromkeys(finding.kind for finding in failures))
         pytest.fail(f"{kinds}: {report.text()}", pytrace=False)
 
 
@@ -95,7 +95,7 @@ def _mlusim_check(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def _marked(item: pytest.Item) -> dict[str, Any]:
+def _marker_arguments(item: pytest.Item) -> dict[str, Any]:
     """Return the arguments of a test's marker `mlusim`; a test with wrong ones fails."""
     marker = item.get_closest_marker("mlusim")
     if marker is None:
@@ -103,20 +103,19 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
     from mlusim.errors import InputError, nearest
     from mlusim.verifier.check import check_names
 
-    chosen = dict(marker.kwargs)
-    wrong = [*map(repr, marker.args), *(name for name in chosen if name not in _MARKED)]
-    failure = (
-        f"has no argument {wrong[0]}: {nearest(wrong[0], _MARKED)}choose {', '.join(_MARKED[:-1])} or {_MARKED[-1]}"
-        if wrong
-        else ""
-    )
+    arguments = dict(marker.kwargs)
+    failure = ""
+    for name in (*map(repr, marker.args), *arguments):
+        if name not in _MARKED and not failure:
+            choice = f"choose {', '.join(_MARKED[:-1])} or {_MARKED[-1]}"
+            failure = f"has no argument {name}: {nearest(name, _MARKED)}{choice}"
     try:
-        check_names(rewrites=chosen.get("rewrites", ()), partial=chosen.get("partial", ()))
+        check_names(rewrites=arguments.get("rewrites", ()), partial=arguments.get("partial", ()))
     except InputError as error:
         failure = failure or str(error)
     if failure:
         pytest.fail(f"@pytest.mark.mlusim {failure}", pytrace=False)
-    return chosen
+    return arguments
 
 
 def _is_explained(raised: pytest.ExceptionInfo[BaseException]) -> bool:
@@ -156,8 +155,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _verified_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    chosen = _marked(item)
-    if not item.config.getoption("--mlusim-devices") or not chosen.pop("verify", True):
+    marker_arguments = _marker_arguments(item)
+    if not item.config.getoption("--mlusim-devices") or not marker_arguments.pop("verify", True):
         return (yield)
     from mlusim.verifier.check_by_default import watched
 
@@ -165,5 +164,5 @@ def _verified_call(item: pytest.Item) -> Generator[None, Any, Any]:
         outcome = yield
     for device in devices:
         if device.log.launches and not device.stopped:
-            fail_on(device.verify(**chosen), strict=bool(item.config.getoption("--mlusim-hints")))
+            fail_on(device.verify(**marker_arguments), strict=bool(item.config.getoption("--mlusim-hints")))
     return outcome

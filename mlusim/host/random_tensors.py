@@ -38,10 +38,10 @@ class RandomTensors:
         nbytes = math.prod(extents) * np.dtype(dtype).itemsize
         limit = _ADDRESSES if self._largest is None else self._largest.gdram_bytes
         if nbytes > limit:
-            where = f"GDRAM of {self._largest.name}" if self._largest else "64-bit addresses"
+            memory_name = f"GDRAM of {self._largest.name}" if self._largest else "64-bit addresses"
             raise AllocationError(
                 f"a tensor of {np.dtype(dtype).name} {list(extents)} takes {format_bytes(nbytes)}: it can never fit in "
-                f"the {format_bytes(limit)} of {where}; choose a smaller shape or element type"
+                f"the {format_bytes(limit)} of {memory_name}; choose a smaller shape or element type"
             )
 
     def elements(self, shape: tuple[int, ...], dtype: Any) -> Array:

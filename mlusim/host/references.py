@@ -28,7 +28,7 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
     """Return the expected outputs by name. Raises `InputError` for a failing reference or one for unknown outputs."""
     if reference is None:
         return {}
-    references: Any = _called(reference, inputs) if callable(reference) else reference
+    references: Any = _call_reference(reference, inputs) if callable(reference) else reference
     if inspect.iscoroutine(references):
         references.close()
         raise InputError("the reference is an `async def` like a kernel: write a plain function of the input arrays")
@@ -42,9 +42,11 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
         raise InputError(
             f"the reference is empty: name an output, {' or '.join(outputs)}, or pass None for no reference"
         )
-    unknown = sorted(set(by_name) - set(outputs))
-    if unknown:
-        raise InputError(f"the reference names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
+    unknown_names = sorted(set(by_name) - set(outputs))
+    if unknown_names:
+        raise InputError(
+            f"the reference names {unknown_names}, which are not outputs: the outputs are {sorted(outputs)}"
+        )
     return {name: as_array(f"the reference of {name}", array) for name, array in by_name.items() if array is not None}
 
 
@@ -54,8 +56,8 @@ def _by_name(references: Any, outputs: list[str]) -> Mapping[str, Any]:
         return references
     # For a single output, a sequence is its value, unless it holds a single array: then that array is.
     several = isinstance(references, tuple | list)
-    alone = several and len(references) == 1 and isinstance(references[0], np.ndarray)
-    if several and (len(outputs) > 1 or alone):
+    is_single_item = several and len(references) == 1 and isinstance(references[0], np.ndarray)
+    if several and (len(outputs) > 1 or is_single_item):
         if len(references) != len(outputs):
             raise InputError(
                 f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
@@ -76,7 +78,7 @@ def _by_name(references: Any, outputs: list[str]) -> Mapping[str, Any]:
     return {outputs[0]: array}
 
 
-def _called(reference: Callable[..., Any], inputs: list[Array]) -> Any:
+def _call_reference(reference: Callable[..., Any], inputs: list[Array]) -> Any:
     """Call a reference function; the device may use the arrays, and the function may compute in place: copies."""
     try:
         return reference(*(array.copy() for array in inputs))
@@ -89,12 +91,14 @@ def _of_reference(reference: Callable[..., Any], error: Exception) -> str:
     code = getattr(inspect.unwrap(reference), "__code__", None)
     frames = [frame for frame in extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
     if frames:
-        at = f"{source_name(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}"
+        location = f"{source_name(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}"
     elif code:
-        at = f"{source_name(code.co_filename)}:{code.co_firstlineno}; it is called with the input arrays, in order"
+        location = (
+            f"{source_name(code.co_filename)}:{code.co_firstlineno}; it is called with the input arrays, in order"
+        )
     else:
-        at = "it is called with the input arrays, in order"
-    return f"the reference function raised {type(error).__name__}: {error}, at {at}"
+        location = "it is called with the input arrays, in order"
+    return f"the reference function raised {type(error).__name__}: {error}, at {location}"
 
 
 def as_tolerance(name: str, value: Any) -> float:

@@ -16,7 +16,7 @@ from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.kernel_keywords import by_name, check_own_names
-from mlusim.host.steady.steady import check_steady, timed
+from mlusim.host.steady.steady import check_steady, run_timed
 from mlusim.host.steady.watch import Watch
 from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
@@ -76,21 +76,21 @@ def run(
     check_own_names(kernel, len(arguments), locals(), run)
     check_operations(theory_ops)
     check_steady(steady=steady, data=data, check=check)
-    placed, named = by_name(kernel, arguments, settings, run)
+    positional, settings_of_kernel = by_name(kernel, arguments, settings, run)
 
     def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, Uploaded]:
         simulated = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
         simulated.chip.observer = watch
-        uploaded = launch(simulated, kernel, placed, named, dim=dim, kind=kind)
+        uploaded = launch(simulated, kernel, positional, settings_of_kernel, dim=dim, kind=kind)
         if check:
             simulated.watch_host_data()
         synchronize(simulated, check=check)
         return simulated, uploaded
 
     if steady:
-        simulated, log = timed(lambda **options: launched(**options)[0])
+        simulated, log = run_timed(lambda **options: launched(**options)[0])
         return Result(
             operator=kernel_name(kernel),
             output=None,
@@ -130,17 +130,17 @@ def synchronize(device: Device, *, check: bool) -> None:
 def launch(
     device: Device,
     kernel: Kernel,
-    placed: Mapping[str, Any],
-    named: Mapping[str, Any],
+    positional: Mapping[str, Any],
+    settings: Mapping[str, Any],
     *,
     dim: tuple[int, ...] | int | None,
     kind: str,
 ) -> Uploaded:
     """Upload the arguments returned by `by_name` to a device and launch the kernel with them."""
-    uploaded = upload(device, [*placed, *named], [*placed.values(), *named.values()])
+    uploaded = upload(device, [*positional, *settings], [*positional.values(), *settings.values()])
     values = uploaded.arguments
-    keywords = dict(zip(named, values[len(placed) :], strict=True))
-    device.launch(kernel, *values[: len(placed)], dim=dim, kind=kind, **keywords)
+    keywords = dict(zip(settings, values[len(positional) :], strict=True))
+    device.launch(kernel, *values[: len(positional)], dim=dim, kind=kind, **keywords)
     return uploaded
 
 

@@ -20,25 +20,25 @@ def check_deadlock(tasks: Iterable[Task]) -> None:
     """Raise `HangError` if tasks wait although no event is left. `tasks`: those of all jobs that have not ended."""
     returned: list[Task] = []
     # The tasks that wait, by the operation and its line.
-    waiting: dict[tuple[str, str], list[Task]] = {}
+    tasks_by_place: dict[tuple[str, str], list[Task]] = {}
     for task in tasks:
         if task.finished:
             returned.append(task)
         else:
-            waiting.setdefault(_waits_at(task), []).append(task)
-    if not waiting:
+            tasks_by_place.setdefault(_waits_at(task), []).append(task)
+    if not tasks_by_place:
         return
-    count = sum(map(len, waiting.values()))
-    who = f"{plural(count, 'task')} wait{'s' if count == 1 else ''}"
-    listed = first_of("; ", [_waiting_text(*key, group) for key, group in waiting.items()])
+    count = sum(map(len, tasks_by_place.values()))
+    tasks_text = f"{plural(count, 'task')} wait{'s' if count == 1 else ''}"
+    places_text = first_of("; ", [_waiting_text(*key, group) for key, group in tasks_by_place.items()])
     returned_text = f" Already returned: {_names(returned)}." if returned else ""
     rule = (
         "A barrier waits for all of its participants, memory cores too (not in barriers of the MLU cores, such as "
         "sync_all_ipu): make all of them reach it"
     )
-    if all(operation.startswith("lock ") for operation, _ in waiting):
+    if all(operation.startswith("lock ") for operation, _ in tasks_by_place):
         rule = "A lock is held until its task releases it: release it on every path, and lock in the same order"
-    raise HangError(f"deadlock: {who} forever: {listed}.{returned_text} {rule}")
+    raise HangError(f"deadlock: {tasks_text} forever: {places_text}.{returned_text} {rule}")
 
 
 def check_time(board: Board, now_ps: int) -> None:
@@ -62,11 +62,11 @@ def _waits_at(task: Task) -> tuple[str, str]:
     return operation, f" at {source_name(file)}:{number}"
 
 
-def _waiting_text(operation: str, place: str, tasks: Sequence[Task]) -> str:
+def _waiting_text(operation: str, location: str, tasks: Sequence[Task]) -> str:
     since_ps = min((task.waits_for[2] for task in tasks if task.waits_for is not None), default=None)
     several = len(tasks) > 1
     since = "" if since_ps is None else f"{', the first' if several else ''} since {format_ns(since_ps)}"
-    return f"{_names(tasks)} {'wait' if several else 'waits'} in {operation}{place}{since}"
+    return f"{_names(tasks)} {'wait' if several else 'waits'} in {operation}{location}{since}"
 
 
 def _names(tasks: Sequence[Task]) -> str:

@@ -28,7 +28,7 @@ class RunProgress:
 
     def __init__(self, chip: Chip) -> None:
         self._chip = chip
-        self._counted = chip.log.count
+        self._record_count = chip.log.count
         self._written_bytes = 0
         self.expected_bytes = sum(_output_bytes(chip))
         self._bar: Bar | None = None
@@ -39,11 +39,11 @@ class RunProgress:
             return None
         log = self._chip.log
         count = log.count
-        if count > self._counted:
-            columns = log.records.columns(self._counted, count)
+        if count > self._record_count:
+            columns = log.records.columns(self._record_count, count)
             stores = np.isin(columns["direction"], _TO_GDRAM)
             self._written_bytes += int(columns["bytes_requested"][stores].sum())
-            self._counted = count
+            self._record_count = count
         return min(self._written_bytes / self.expected_bytes, 1.0)
 
     def show(self) -> None:
@@ -66,5 +66,5 @@ def _output_bytes(chip: Chip) -> list[int]:
     """Return the sizes of the allocations that queued launches may write, each counted once."""
     launches = (launch for queue in chip.queues for launch in queue.launches)
     views = (argument for launch in launches for argument in launch.arguments if isinstance(argument, View))
-    written = (view.allocation for view in views if not view.allocation.read_only)
-    return list({allocation.identity: allocation.nbytes for allocation in written}.values())
+    outputs = (view.allocation for view in views if not view.allocation.read_only)
+    return list({allocation.identity: allocation.nbytes for allocation in outputs}.values())

@@ -63,13 +63,13 @@ def _raise_at_lines(error: type[BaseException]) -> None:
         _monitor(error, frames)
         return
 
-    def again(*event: Any) -> None:
+    def raise_error(*event: Any) -> None:
         del event
         raise error
 
     sys.settrace(_ignore)
     for frame in frames:
-        frame.f_trace = again
+        frame.f_trace = raise_error
 
 
 def _monitor(error: type[BaseException], frames: list[FrameType]) -> None:

@@ -92,7 +92,7 @@ def verify(
     check_own_names(kernel, len(arguments), locals(), verify)
     check_operations(theory_ops)
     check_flags(data=data)
-    placed, named = by_name(kernel, arguments, settings, verify)
+    positional, settings_of_kernel = by_name(kernel, arguments, settings, verify)
     _check_options(plan, planned)
     check_names(rewrites=rewrites, partial=partial)
     tolerances = as_tolerance("tolerance", tolerance), as_tolerance("absolute_tolerance", absolute_tolerance)
@@ -100,7 +100,7 @@ def verify(
         dim, kind = plan.dim, plan.kind
 
     limits = {"max_operations": max_operations, "stall_s": stall_s}
-    runs = _Runs(kernel, placed, named, device, data=data, dma=dma, limits=limits, dim=dim, kind=kind)
+    runs = _Runs(kernel, positional, settings_of_kernel, device, data=data, dma=dma, limits=limits, dim=dim, kind=kind)
     check = partial_call(
         check_log, name=kernel_name(kernel), plan=plan, rewrites=rewrites, partial=partial, planned=planned
     )
@@ -117,14 +117,14 @@ def verify(
             # The traceback should end at the caller's line.
             raise error.with_traceback(None) from None
         simulated.watch_host_data()
-        stopped = error_of(simulated)
+        error_text = error_of(simulated)
         views, repeat = uploaded.outputs, runs.buffers_at if data else None
-        outputs = {name: simulated.download(view) for name, view in views.items()} if data and not stopped else {}
-        found = list(simulated.host_data)
+        outputs = {name: simulated.download(view) for name, view in views.items()} if data and not error_text else {}
+        findings = list(simulated.host_data)
         if outputs:
-            written = where_written(simulated.log, views, expected, outputs, partial=partial)
-            found += differences(simulated.log, views, written, outputs, tolerances, repeat)
-        report = check(simulated.log, simulated.board, stopped=stopped, found=found)
+            compared = where_written(simulated.log, views, expected, outputs, partial=partial)
+            findings += differences(simulated.log, views, compared, outputs, tolerances, repeat)
+        report = check(simulated.log, simulated.board, stopped=error_text, found=findings)
         if expected:
             others = OtherRuns(
                 kernel=kernel,
@@ -170,11 +170,11 @@ class _Runs:
     ) -> tuple[Device, Uploaded]:
         """Queue the kernel, as `mlusim.host.other_runs.Start`."""
         target, dma = board(self.board).replace(**board_changes), "complete" if board_changes else self.dma
-        started = Device(target, data=self.data, dma=dma, **(limits or self.limits))
-        started.chip.refuses_repetition = True
-        started.chip.fill_fresh(fresh_byte)
+        new_device = Device(target, data=self.data, dma=dma, **(limits or self.limits))
+        new_device.chip.refuses_repetition = True
+        new_device.chip.fill_fresh(fresh_byte)
         kernel = changed or self.kernel
-        return started, launch(started, kernel, self.arguments, self.settings, dim=self.dim, kind=self.kind)
+        return new_device, launch(new_device, kernel, self.arguments, self.settings, dim=self.dim, kind=self.kind)
 
     def buffers_at(self, time_ps: int) -> Mapping[int, Array]:
         """Return the contents of the buffers at a time of a further run."""
@@ -201,6 +201,8 @@ def _check_options(plan: Any, planned: Any) -> None:
 def _check_outputs(outputs: list[str], **options: bool | tuple[str, ...]) -> None:
     """Raise `InputError` for an option with a name that is not an output."""
     for option, names in options.items():
-        unknown = [] if isinstance(names, bool) else [name for name in names if name not in outputs]
-        if unknown:
-            raise InputError(f"{option} names {unknown}, which are not outputs: the outputs are {sorted(outputs)}")
+        unknown_names = [] if isinstance(names, bool) else [name for name in names if name not in outputs]
+        if unknown_names:
+            raise InputError(
+                f"{option} names {unknown_names}, which are not outputs: the outputs are {sorted(outputs)}"
+            )

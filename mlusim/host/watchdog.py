@@ -70,15 +70,15 @@ class Watchdog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        ended = False
-        while not ended:
+        has_arrived = False
+        while not has_arrived:
             # An error that was raised while the kernel ended arrives here. It must arrive: withdrawn, it would leave
             # CPython 3.11 in search of it for good, slowly, and without end under a profiler.
             with suppress(OperationLimitError, Abandoned):
                 self._stop.set()
                 if self._thread is not None:
                     self._thread.join()
-                ended = errors_arrived()
+                has_arrived = errors_arrived()
         stop_raising(self._trace)
 
     def _run(self, runner: int) -> None:

@@ -203,8 +203,8 @@ def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = N
             f"{name} is memory of another board ({pointer.device.board.name}) than the handle's ({device.board.name}): "
             "allocate it on the handle's device"
         )
-    room = allocation.nbytes - pointer.offset
-    if pointer.offset < 0 or room < nbytes:
+    bytes_left = allocation.nbytes - pointer.offset
+    if pointer.offset < 0 or bytes_left < nbytes:
         return (
             f"{name} needs {group_digits(nbytes)} B at byte {group_digits(pointer.offset)} of {allocation.name}, which "
             f"has {group_digits(allocation.nbytes)} B: allocate more, or correct the pointer"

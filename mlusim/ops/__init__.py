@@ -49,9 +49,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     planned = name.removeprefix("plan_")
     if planned != name:
-        more = f"; mlusim.plan({planned!r}, ...) plans an operator from the shapes of its tensors"
+        hint = f"; mlusim.plan({planned!r}, ...) plans an operator from the shapes of its tensors"
     else:
         from mlusim.errors import nearest
 
-        more = f": {nearest(name, __all__)}".rstrip(": ")
-    raise AttributeError(f"module 'mlusim.ops' has no attribute {name!r}{more}")
+        hint = f": {nearest(name, __all__)}".rstrip(": ")
+    raise AttributeError(f"module 'mlusim.ops' has no attribute {name!r}{hint}")

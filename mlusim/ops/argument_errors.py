@@ -30,10 +30,10 @@ Returned = TypeVar("Returned")
 def unknown_argument(function: str, word: str, names: Iterable[str]) -> ArgumentsError:
     """Return the error for a keyword that a function does not have."""
     names = list(names)
-    meant = SYNONYMS.get(word, "")
-    if meant == "axes" and meant not in names:
-        meant = "axis"
-    has = f"did you mean {meant}? {it_has(names)}" if meant in names else it_has(names, word)
+    synonym = SYNONYMS.get(word, "")
+    if synonym == "axes" and synonym not in names:
+        synonym = "axis"
+    has = f"did you mean {synonym}? {it_has(names)}" if synonym in names else it_has(names, word)
     return ArgumentsError(f"{function} has no argument {word!r}: {has}")
 
 
@@ -56,9 +56,11 @@ def explained(function: Callable[Parameters, Returned]) -> Callable[Parameters, 
 def mismatch(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> ArgumentsError:
     """Return the error for arguments that do not fit the signature of a function or a method."""
     name = function.__name__
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
-    by_position = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    names = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    parameters = [
+        parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "self"
+    ]
+    by_position = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     if len(names) < len(parameters):
         names += RunOptions.__annotations__
     positional = len(args) - (function.__qualname__ != name)
@@ -68,11 +70,17 @@ def mismatch(function: Callable[..., object], args: tuple[object, ...], kwargs: 
         if word in by_position[:positional]:
             return ArgumentsError(f"{name}: {word} is passed twice, by position and by name: pass it once")
     if positional > len(by_position):
-        others = ", ".join(each for each in names if each not in by_position) or "none"
+        others = ", ".join(parameter for parameter in names if parameter not in by_position) or "none"
         return ArgumentsError(
             f"{name} takes {', '.join(by_position)} by position, and {positional} values were passed; by name: {others}"
         )
-    required = [each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
-    missing = [each for each in required if each not in by_position[:positional] and each not in kwargs]
-    lacks = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+    required = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    missing_names = [
+        parameter for parameter in required if parameter not in by_position[:positional] and parameter not in kwargs
+    ]
+    lacks = f"{' and '.join(missing_names)} {'is' if len(missing_names) == 1 else 'are'} missing"
     return ArgumentsError(f"{name}: {lacks}: it takes {', '.join(by_position)}")

@@ -42,9 +42,9 @@ def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int
     normal = tuple(normal_axis(operator, argument, axis, rank) for axis in requested)
     for axis in normal:
         if normal.count(axis) > 1:
-            same = [requested[position] for position, other in enumerate(normal) if other == axis]
+            repeats = [requested[position] for position, other in enumerate(normal) if other == axis]
             raise InputError(
                 f"{operator}: {argument}={list(requested)} of a tensor of rank {rank} names axis {axis} "
-                f"{len(same)} times, as {' and '.join(map(str, same))}: name each axis once"
+                f"{len(repeats)} times, as {' and '.join(map(str, repeats))}: name each axis once"
             )
     return normal

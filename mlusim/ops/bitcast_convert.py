@@ -62,22 +62,22 @@ def bitcast_convert(
 
 def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtype) -> tuple[int, ...]:
     """Return the shape of the result. Raises `InputError` if there is none; `name` is the tensor's name in messages."""
-    what = f"bitcast_convert: {name} is {dtype_name(source)} {list(shape)} and cannot become {dtype_name(target)}"
+    problem = f"bitcast_convert: {name} is {dtype_name(source)} {list(shape)} and cannot become {dtype_name(target)}"
     if is_complex(source) is not is_complex(target):
-        raise InputError(f"{what}: complex and real types do not mix; view the real and imaginary parts on the host")
+        raise InputError(f"{problem}: complex and real types do not mix; view the real and imaginary parts on the host")
     if source.itemsize == target.itemsize:
         return shape
     if source.itemsize > target.itemsize:
         return (*shape, source.itemsize // target.itemsize)
-    needed = target.itemsize // source.itemsize
-    if not shape or shape[-1] != needed:
+    factor = target.itemsize // source.itemsize
+    if not shape or shape[-1] != factor:
         last = f"its last dimension is {shape[-1]}" if shape else "it has rank 0, no last dimension"
         count = math.prod(shape)
-        uneven = f"the number of elements, {count}, is no multiple of {needed}"
-        remedy = uneven if count % needed else f"reshape it to [.., {needed}]"
+        uneven = f"the number of elements, {count}, is no multiple of {factor}"
+        remedy = uneven if count % factor else f"reshape it to [.., {factor}]"
         raise InputError(
-            f"{what}: {needed} elements of {source.itemsize} B make one of {target.itemsize} B, so the last dimension "
-            f"must be {needed}, and {last}; {remedy}"
+            f"{problem}: {factor} elements of {source.itemsize} B make one of {target.itemsize} B, so the last "
+            f"dimension must be {factor}, and {last}; {remedy}"
         )
     return shape[:-1]
 

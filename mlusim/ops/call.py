@@ -14,7 +14,7 @@ from mlusim.dtypes import Dtype, dtype_of
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.run import synchronize
 from mlusim.host.steady.refusals import too_few
-from mlusim.host.steady.steady import check_steady, timed
+from mlusim.host.steady.steady import check_steady, run_timed
 from mlusim.host.steady.watch import Watch
 from mlusim.memory.view import View
 from mlusim.ops.schema import Tensor
@@ -185,7 +185,7 @@ def run(
 
     if steady:
         tiles = int(np.bincount(plan.tiles.task).max()) if len(plan.tiles) else 0
-        device, log = timed(lambda **options: launched(**options)[0], too_few(tiles))
+        device, log = run_timed(lambda **options: launched(**options)[0], too_few(tiles))
     else:
         device, output = launched()
         log = device.log

@@ -53,35 +53,35 @@ class Command:
 
     def options(self, values: Options) -> dict[str, Any]:
         """Return all options by name, with defaults. Raises `InputError` for unknown and for missing options."""
-        known = {attribute.name: attribute for attribute in self.all_attributes}
+        attributes = {attribute.name: attribute for attribute in self.all_attributes}
         for name in values:
-            if name not in known:
-                raise InputError(f"{name}: {self.name} has no such option; {it_has(known, name)}")
-        for name, attribute in known.items():
+            if name not in attributes:
+                raise InputError(f"{name}: {self.name} has no such option; {it_has(attributes, name)}")
+        for name, attribute in attributes.items():
             if attribute.required and name not in values:
                 raise InputError(f"{name}: {self.name} needs it; give a value, or a list of them to sweep")
-        return {name: values.get(name, attribute.default) for name, attribute in known.items()}
+        return {name: values.get(name, attribute.default) for name, attribute in attributes.items()}
 
     def choose(self, options: Options) -> Chosen:
         """Return the selected operator and its attributes. Raises `InputError` for options of another operator."""
-        chosen = next(
+        operator_chosen = next(
             (operator for operator in self.operators if operator.variant and options[operator.variant.name]),
             self.operator,
         )
         for operator in self.operators:
             for attribute in operator.attributes:
                 value = options[attribute.name]
-                if operator.variant and operator is not chosen and value is not None:
+                if operator.variant and operator is not operator_chosen and value is not None:
                     flag = flag_of(operator.variant.name)
                     raise InputError(
                         f"{flag_of(attribute.name)} {value} without {flag}: only {operator.name} takes it; add {flag}"
                     )
         attributes = {
             attribute.name: options[attribute.name]
-            for attribute in chosen.attributes
+            for attribute in operator_chosen.attributes
             if options[attribute.name] is not None
         }
-        return chosen, chosen.complete(attributes)
+        return operator_chosen, operator_chosen.complete(attributes)
 
     def example(self, draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
         """Return inputs of a shape and element type, for the given options. Raises `InputError` for invalid options."""

@@ -59,21 +59,21 @@ def index_select(
 
 
 def _infer(x: Tensor, index: Tensor, *, axis: int) -> tuple[tuple[int, ...], Dtype]:
-    along = normal_axis("index_select", "axis", axis, len(x.shape))
+    axis_number = normal_axis("index_select", "axis", axis, len(x.shape))
     check_index_type("index_select", index)
     if len(index.shape) != 1:
         raise InputError(
             f"index_select: {index.name} has shape {list(index.shape)}, rank {len(index.shape)}: it must be a list of "
             f"indices, of rank 1; pass {index.name}.reshape(-1), or use gather for an index of x's rank"
         )
-    return (*x.shape[:along], *index.shape, *x.shape[along + 1 :]), x.dtype
+    return (*x.shape[:axis_number], *index.shape, *x.shape[axis_number + 1 :]), x.dtype
 
 
 def _lookups(x: Tensor, index: Tensor, *, axis: int) -> Lookups:
     """out[a, i, b] = x[a, index[i], b]: a gather of tuples of one coordinate, whose index repeats for every a."""
-    along = normal_axis("index_select", "axis", axis, len(x.shape))
-    positions = (*x.shape[:along], *index.shape)
-    return Lookups(x_shape=x.shape, axes=(along,), positions=positions, aligned=False, batch_dims=along)
+    axis_number = normal_axis("index_select", "axis", axis, len(x.shape))
+    positions = (*x.shape[:axis_number], *index.shape)
+    return Lookups(x_shape=x.shape, axes=(axis_number,), positions=positions, aligned=False, batch_dims=axis_number)
 
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:

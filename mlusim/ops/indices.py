@@ -41,11 +41,11 @@ def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups
             f"{operator}: {x.name} has rank {rank}: its lookups have one more axis, and NumPy arrays have at most "
             f"{MAX_RANK}; reshape away an axis of extent 1"
         )
-    along = normal_axis(operator, "axis", axis, rank)
-    problem = _extents_problem(x, index.name, index.shape, (along,))
+    axis_number = normal_axis(operator, "axis", axis, rank)
+    problem = _extents_problem(x, index.name, index.shape, (axis_number,))
     if problem:
         raise InputError(f"{operator}: {problem}")
-    return Lookups(x_shape=x.shape, axes=(along,), positions=index.shape, aligned=True)
+    return Lookups(x_shape=x.shape, axes=(axis_number,), positions=index.shape, aligned=True)
 
 
 def lookups_nd(
@@ -74,16 +74,16 @@ def lookups_nd(
     if not index.shape:
         raise InputError(f"{index.name} has rank 0: the last axis of the index of {operator} holds its coordinates")
     columns = index.shape[-1]
-    shared = _batch_dims_of(operator, x, index, batch_dims, mode)
-    if columns > len(x.shape) - shared:
+    shared_axes = _batch_dims_of(operator, x, index, batch_dims, mode)
+    if columns > len(x.shape) - shared_axes:
         raise InputError(
             f"{index.name} has shape {list(index.shape)}, {columns} coordinates a lookup, and {x.name} has rank "
             f"{len(x.shape)}: the last axis of the index of {operator} may be at most that long"
-            + (f", minus the {shared} axes of batch_dims" if shared else "")
+            + (f", minus the {shared_axes} axes of batch_dims" if shared_axes else "")
         )
-    chosen = _axes_of(operator, axes, columns, len(x.shape), mode, shared)
+    indexed_axes = _axes_of(operator, axes, columns, len(x.shape), mode, shared_axes)
     problems = {
-        "aligned": _aligned_problem(x, index, src, chosen),
+        "aligned": _aligned_problem(x, index, src, indexed_axes),
         "standard": _standard_problem(x, index, src),
     }
     problem = problems.pop(mode)
@@ -92,36 +92,40 @@ def lookups_nd(
         hint = f"; these shapes fit mode={other!r}" if fits is None and axes is None else ""
         raise InputError(f"{operator}, mode={mode!r}: {problem}{hint}")
     return Lookups(
-        x_shape=x.shape, axes=chosen, positions=index.shape[:-1], aligned=mode == "aligned", batch_dims=shared
+        x_shape=x.shape,
+        axes=indexed_axes,
+        positions=index.shape[:-1],
+        aligned=mode == "aligned",
+        batch_dims=shared_axes,
     )
 
 
 def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mode: str) -> int:
     """Return the number of batch axes, in standard mode. Raises `InputError` if x and the index differ along them."""
     try:
-        shared = as_index(batch_dims)
+        count = as_index(batch_dims)
     except TypeError:
-        shared = None
-    if shared is None or isinstance(batch_dims, bool):
+        count = None
+    if count is None or isinstance(batch_dims, bool):
         raise InputError(f"batch_dims={shown(batch_dims)} of {operator}: a number of axes must be an integer")
     max_axes = min(len(x.shape), len(index.shape) - 1)
-    if not 0 <= shared <= max_axes:
+    if not 0 <= count <= max_axes:
         raise InputError(
-            f"batch_dims={shared} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
+            f"batch_dims={count} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
             f"{list(index.shape)}, whose last axis holds coordinates, so batch_dims must be 0 to {max_axes}"
         )
-    if shared and mode == "aligned":
+    if count and mode == "aligned":
         raise InputError(
-            f"batch_dims={shared} of {operator} belongs to mode='standard', the rule of ONNX and TensorFlow; in mode "
+            f"batch_dims={count} of {operator} belongs to mode='standard', the rule of ONNX and TensorFlow; in mode "
             "'aligned', the default, all axes that are not indexed are shared: pass mode='standard' too, "
             "or omit batch_dims"
         )
-    if x.shape[:shared] != index.shape[:shared]:
+    if x.shape[:count] != index.shape[:count]:
         raise InputError(
-            f"batch_dims={shared} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
-            f"{list(index.shape)}: their first {shared} axes are equal"
+            f"batch_dims={count} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
+            f"{list(index.shape)}: their first {count} axes are equal"
         )
-    return shared
+    return count
 
 
 def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str, first: int) -> Extents:
@@ -129,20 +133,20 @@ def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int,
         return tuple(range(first, first + columns))
     if isinstance(axes, frozenset):
         raise InputError(f"{operator}: axes={shown(set(axes))}: a set has no order; pass a tuple, such as (0, 1)")
-    named = as_tuple(axes)
-    if not isinstance(named, tuple):
+    requested = as_tuple(axes)
+    if not isinstance(requested, tuple):
         raise InputError(f"{operator}: axes={shown(axes)} is not a list of axes: name one for each coordinate")
-    chosen = normal_axes(operator, "axes", named, rank)
-    if len(chosen) != columns:
+    indexed_axes = normal_axes(operator, "axes", requested, rank)
+    if len(indexed_axes) != columns:
         raise InputError(
-            f"axes={list(named)} and an index of {columns} coordinates a lookup: {operator} takes one axis for each"
+            f"axes={list(requested)} and an index of {columns} coordinates a lookup: {operator} takes one axis for each"
         )
-    if mode == "standard" and chosen != tuple(range(first, first + columns)):
+    if mode == "standard" and indexed_axes != tuple(range(first, first + columns)):
         raise InputError(
-            f"axes={list(named)}: mode 'standard' of {operator} indexes the first axes of x; omit axes, "
+            f"axes={list(requested)}: mode 'standard' of {operator} indexes the first axes of x; omit axes, "
             "transpose x, or pass mode='aligned'"
         )
-    return chosen
+    return indexed_axes
 
 
 def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents) -> str | None:
@@ -162,12 +166,12 @@ def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents
 
 def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | None:
     """Return why shapes do not fit mode standard; None if they do."""
-    expected = (*index.shape[:-1], *x.shape[index.shape[-1] :])
-    if src is None or src.shape == expected:
+    src_shape = (*index.shape[:-1], *x.shape[index.shape[-1] :])
+    if src is None or src.shape == src_shape:
         return None
     return (
         f"{x.name} has shape {list(x.shape)}, {index.name} {list(index.shape)}, {src.name} {list(src.shape)}: src has "
-        f"the shape of the index without its last axis, then that of x without the indexed axes: {list(expected)}"
+        f"the shape of the index without its last axis, then that of x without the indexed axes: {list(src_shape)}"
     )
 
 
@@ -238,10 +242,11 @@ def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> No
             continue
         if int(values.min()) >= -extent and int(values.max()) < extent:
             continue
-        wide = values.astype(np.int64, copy=False)
-        at = np.unravel_index(int(np.argmax((wide < -extent) | (wide >= extent))), wide.shape)
-        position = [int(part) for part in at] + ([column] if tuples else [])
-        allowed = f"so an index is {-extent} to {extent - 1}" if extent else "so no index is allowed"
+        indices = values.astype(np.int64, copy=False)
+        location = np.unravel_index(int(np.argmax((indices < -extent) | (indices >= extent))), indices.shape)
+        position = [int(part) for part in location] + ([column] if tuples else [])
+        range_text = f"so an index is {-extent} to {extent - 1}" if extent else "so no index is allowed"
         raise InputError(
-            f"{operator}: {name}{position} = {int(wide[at])}: axis {axis} of x has {extent} elements, {allowed}"
+            f"{operator}: {name}{position} = {int(indices[location])}: axis {axis} of x has {extent} elements, "
+            f"{range_text}"
         )

@@ -219,10 +219,10 @@ def apply(
         for tensor, array in zip(operator.inputs, arrays, strict=True)
     ]
     settings: dict[str, Any] = {**options}
-    unknown = [name for name in settings if name not in RunOptions.__annotations__]
-    if unknown:
-        known = [*operator.tensors, *attributes, "device", "strategy", *RunOptions.__annotations__]
-        raise unknown_argument(operator.name, unknown[0], known)
+    unknown_settings = [name for name in settings if name not in RunOptions.__annotations__]
+    if unknown_settings:
+        names = [*operator.tensors, *attributes, "device", "strategy", *RunOptions.__annotations__]
+        raise unknown_argument(operator.name, unknown_settings[0], names)
     limit = settings.pop("nram_limit_bytes", None)
     return run(operator.prepared(board(device), strategy, *inputs, nram_limit_bytes=limit, **attributes), **settings)
 
@@ -256,9 +256,9 @@ def plan(
     from mlusim.ops.registry import operator_of
 
     schema = operator_of(operator)
-    known = {attribute.name for attribute in schema.attributes}
+    attribute_names = {attribute.name for attribute in schema.attributes}
     for name in attributes:
-        if "dtype" in name and name not in known:
+        if "dtype" in name and name not in attribute_names:
             raise InputError(f"plan of {schema.name} with {name}: {_ELEMENT_TYPES}")
     if len(shapes) != len(schema.inputs):
         types = f"; {_ELEMENT_TYPES}" if len(shapes) > len(schema.inputs) else ""

@@ -101,11 +101,11 @@ def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
             f"{index.name} has shape {list(index.shape)} and {src.name} {list(src.shape)}: scatter takes a src of "
             f"x's rank, {len(x.shape)}"
         )
-    for along, (count, available) in enumerate(zip(index.shape, src.shape, strict=True)):
+    for axis_number, (count, available) in enumerate(zip(index.shape, src.shape, strict=True)):
         if count > available:
             raise InputError(
-                f"scatter: {index.name} has {count} along axis {along} and {src.name} {available}: each index value "
-                f"takes an element of src, so index may be no larger; cut it to {available}"
+                f"scatter: {index.name} has {count} along axis {axis_number} and {src.name} {available}: each index "
+                f"value takes an element of src, so index may be no larger; cut it to {available}"
             )
     return lookups
 
@@ -144,8 +144,8 @@ def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options:
 
 def _example_nd(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     x, index = example_nd(draw, shape, dtype, options)
-    rest = () if options["mode"] == "aligned" else shape[index.shape[-1] :]
-    return [x, index, draw.elements((*index.shape[:-1], *rest), dtype)]
+    row_shape = () if options["mode"] == "aligned" else shape[index.shape[-1] :]
+    return [x, index, draw.elements((*index.shape[:-1], *row_shape), dtype)]
 
 
 _SRC = TensorSchema(name="src", help="The new elements, of the input's element type.")

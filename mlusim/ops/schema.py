@@ -92,8 +92,8 @@ class Attribute:
             return as_count(self.name, value)
         if self.kind == "integers" and isinstance(value, set | frozenset):
             return frozenset(value)
-        plain = as_plain(value)
-        return as_tuple(plain) if self.kind == "integers" else plain
+        python_value = as_plain(value)
+        return as_tuple(python_value) if self.kind == "integers" else python_value
 
 
 def complete(operator: str, attributes: Iterable[Attribute], values: Options) -> dict[str, Any]:
@@ -101,12 +101,12 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
 
     Raises `InputError` for an attribute that the operator does not have, and for a missing one.
     """
-    known = {attribute.name: attribute for attribute in attributes}
+    by_name = {attribute.name: attribute for attribute in attributes}
     for name in values:
-        if name not in known:
-            raise InputError(f"{operator} has no attribute {shown(name)}: {it_has(known, name)}")
+        if name not in by_name:
+            raise InputError(f"{operator} has no attribute {shown(name)}: {it_has(by_name, name)}")
     completed = {}
-    for name, attribute in known.items():
+    for name, attribute in by_name.items():
         if name in values:
             completed[name] = attribute.normalised(values[name])
         elif attribute.required:

@@ -74,19 +74,19 @@ def uncertain_parameters(board: Board) -> list[str]:
 def scaled(board: Board, field: str, factor: float) -> Board:
     """Return the board with one parameter multiplied by `factor`, or by the nearest factor that the rules allow."""
     value = getattr(board, field)
-    nearest = board
-    allowed, step = 0.0, 1.0
+    nearest_board = board
+    allowed_part, step = 0.0, 1.0
     # Approach the allowed limit by bisection.
-    while step > _NEAR and allowed < 1:
-        change = value * (factor - 1) * (allowed + step)
+    while step > _NEAR and allowed_part < 1:
+        change = value * (factor - 1) * (allowed_part + step)
         if isinstance(value, int):
             change = round(change) or round(math.copysign(1, change))
         try:
-            nearest = board.replace(**{field: value + change})
-            allowed += step
+            nearest_board = board.replace(**{field: value + change})
+            allowed_part += step
         except BoardError:
             step /= 2
-    return nearest
+    return nearest_board
 
 
 def _time_ps(call: Call, board: Board) -> int:

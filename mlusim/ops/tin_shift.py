@@ -117,9 +117,9 @@ def check_tin_shift(
             "T may be 0; skip the call where there is nothing to shift"
         )
     if channels % groups:
-        most = min(groups, channels)
-        tried = range(most, max(most - _TRIED, 0), -1)
-        fitting = next((divisor for divisor in tried if channels % divisor == 0), 1)
+        max_groups = min(groups, channels)
+        candidates = range(max_groups, max(max_groups - _TRIED, 0), -1)
+        fitting = next((divisor for divisor in candidates if channels % divisor == 0), 1)
         raise InputError(
             f"C = {channels} channels do not divide into G = {groups} groups: C must be a multiple of G; "
             f"G = {fitting} would do"

@@ -42,7 +42,7 @@ def buffer_bytes(board: Board, buffers: int = 1) -> int:
 def union1_launch(board: Board, units: int) -> tuple[str, tuple[int, int, int]]:
     """Return task type and grid: one task per core, on no more clusters than `units` can occupy."""
     check_is("union1_launch: board", board, Board, _A_BOARD)
-    units = as_count("union1_launch: units", units, least=0)
+    units = as_count("union1_launch: units", units, minimum=0)
     clusters = min(board.clusters, max(ceil_div(units, board.cores_per_cluster), 1))
     return "UNION1", (board.cores_per_cluster, clusters, 1)
 
@@ -72,7 +72,7 @@ def in_runs(count: int, tasks: int) -> Integers:
 
 def run_lengths(count: int, tasks: int) -> Integers:
     """Return the length of each task's run in `in_runs`."""
-    count = as_count("runs: count", count, least=0)
+    count = as_count("runs: count", count, minimum=0)
     tasks = as_count("runs: tasks", tasks)
     _check_parts(f"runs: count={count}, tasks={tasks}", count, max(count, tasks))
     quotient, remainder = divmod(count, tasks)
@@ -81,7 +81,7 @@ def run_lengths(count: int, tasks: int) -> Integers:
 
 def cut(extent: int, size: int) -> Cuts:
     """Cut an extent into parts of `size`, the last one possibly shorter; return starts and stops."""
-    extent = as_count("cut: extent", extent, least=0)
+    extent = as_count("cut: extent", extent, minimum=0)
     size = as_count("cut: size", size)
     _check_parts(f"cut: extent={extent}, size={size}", extent, ceil_div(extent, size))
     size = min(size, max(extent, 1))
@@ -91,7 +91,7 @@ def cut(extent: int, size: int) -> Cuts:
 
 def cut_evenly(extent: int, parts: int) -> Cuts:
     """Cut an extent into `parts` parts that differ by at most one; return starts and stops."""
-    extent = as_count("cut_evenly: extent", extent, least=0)
+    extent = as_count("cut_evenly: extent", extent, minimum=0)
     parts = as_count("cut_evenly: parts", parts)
     _check_parts(f"cut_evenly: extent={extent}, parts={parts}", extent, parts)
     bounds = np.arange(parts + 1, dtype=np.int64) * extent // parts

@@ -132,7 +132,7 @@ class Result(RunFigures):
         time = as_plain(time_ns)
         if isinstance(time, bool) or not isinstance(time, int | float) or not abs(time) < math.inf:
             raise InputError(f"time_ns={shown(time_ns)}: pass a number of nanoseconds of simulated time")
-        core = as_count("core", core, least=0)
+        core = as_count("core", core, minimum=0)
         return memory_state_of(self.log, self.board, round(time * PS_PER_NS), core, self.repeat)
 
     @cached_property

@@ -56,12 +56,12 @@ class Fit:
 
     def simulate(self, row: Measurement, values: Sequence[float]) -> float:
         """Return the simulated time of a row in microseconds, averaged over the skews."""
-        plain = before(row.board)
-        fields = fields_for(plain, self.parameters, values)
+        uncalibrated = before(row.board)
+        fields = fields_for(uncalibrated, self.parameters, values)
         key = (row.name, *sorted(fields.items()))
         simulated = self._simulated.get(key)
         if simulated is None:
-            target = with_values(plain, fields)
+            target = with_values(uncalibrated, fields)
             logs = []
             for factor in _SKEWS if row.time_us < _LONG_US else (1.0,):
                 skewed = target.replace(core_start_skew_ps=round(target.core_start_skew_ps * factor))
@@ -80,21 +80,21 @@ class Fit:
         for column, item in enumerate(self.parameters):
             part = min(_DIFFERENCE, item.prior_sigma / 3)
             factor = 1 + part if values[column] * (1 + part) <= item.high else 1 - part
-            moved = (*values[:column], values[column] * factor, *values[column + 1 :])
+            changed_values = (*values[:column], values[column] * factor, *values[column + 1 :])
             for index, row in enumerate(self.rows):
                 if row.name.startswith(item.measurements) and item.applies_to(before(row.board)):
-                    change = math.log(self.simulate(row, moved) / row.time_us) - base[index]
+                    change = math.log(self.simulate(row, changed_values) / row.time_us) - base[index]
                     slopes[index, column] = change / math.log(factor)
         return slopes
 
-    def step(self, values: Values, slopes: Numbers, without: Collection[str] = ()) -> Values:
+    def step(self, values: Values, slopes: Numbers, left_out_names: Collection[str] = ()) -> Values:
         """Make one Gauss-Newton step from `values`, within the bounds, omitting some rows."""
-        chosen = [index for index, row in enumerate(self.rows) if row.name not in without]
+        row_indices = [index for index, row in enumerate(self.rows) if row.name not in left_out_names]
         sigmas = np.array([item.prior_sigma for item in self.parameters])
         pull = np.log(np.array(self.initial) / np.array(values)) / sigmas
-        matrix = np.vstack([slopes[chosen] / _ROW_SIGMA, np.diag(1 / sigmas)])
-        right = np.concatenate([-self.residuals(values)[chosen] / _ROW_SIGMA, pull])
-        change = np.clip(np.linalg.lstsq(matrix, right, rcond=None)[0], -_STEP, _STEP)
+        matrix = np.vstack([slopes[row_indices] / _ROW_SIGMA, np.diag(1 / sigmas)])
+        targets = np.concatenate([-self.residuals(values)[row_indices] / _ROW_SIGMA, pull])
+        change = np.clip(np.linalg.lstsq(matrix, targets, rcond=None)[0], -_STEP, _STEP)
         return tuple(
             float(np.clip(value * math.exp(part), item.low, item.high))
             for item, value, part in zip(self.parameters, values, change, strict=True)
@@ -115,19 +115,19 @@ class Fit:
         The slopes are computed anew for each step. If a step does not lower the cost, a half of it is tried, then a
         quarter, then an eighth: the times are not linear in the parameters.
         """
-        values, best = self.initial, self.cost(self.initial)
+        values, lowest_cost = self.initial, self.cost(self.initial)
         for _ in range(_ROUNDS):
             slopes = self.slopes(values)
-            full = self.step(values, slopes)
+            full_step = self.step(values, slopes)
             for part in _PARTS:
-                stepped = between(values, full, part)
+                stepped = between(values, full_step, part)
                 cost = self.cost(stepped)
-                if cost < best:
+                if cost < lowest_cost:
                     break
             else:
                 break
-            report(f"cost {best:.1f} -> {cost:.1f}")
-            values, best = stepped, cost
+            report(f"cost {lowest_cost:.1f} -> {cost:.1f}")
+            values, lowest_cost = stepped, cost
         return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True))
 
     def settled(self, present: Values, fitted: Values, report: Callable[[str], None]) -> Values:
@@ -181,11 +181,11 @@ def left_out(fit: Fit, values: Values, slopes: Numbers, group_of: Callable[[Meas
     groups: dict[str, list[Measurement]] = {}
     for row in fit.rows:
         groups.setdefault(group_of(row), []).append(row)
-    times: dict[str, float] = {}
+    time_of: dict[str, float] = {}
     for rows in groups.values():
-        own = fit.step(values, slopes, [row.name for row in rows])
-        times |= {row.name: fit.simulate(row, own) for row in rows}
-    return times
+        fitted_values = fit.step(values, slopes, [row.name for row in rows])
+        time_of |= {row.name: fit.simulate(row, fitted_values) for row in rows}
+    return time_of
 
 
 def family_of(row: Measurement) -> str:
@@ -211,8 +211,8 @@ def calibrate(report: Callable[[str], None] = print, *, keep: bool = False) -> d
     by_row = left_out(fit, values, slopes, lambda row: row.name)
     by_kind = left_out(fit, values, slopes, lambda row: f"{row.kind} on {family_of(row)}")
     for row in rows:
-        times = fit.simulate(row, values), by_row[row.name], by_kind[row.name]
-        errors = " ".join(f"{100 * (time / row.time_us - 1):+8.1f} %" for time in times)
+        row_times = fit.simulate(row, values), by_row[row.name], by_kind[row.name]
+        errors = " ".join(f"{100 * (time / row.time_us - 1):+8.1f} %" for time in row_times)
         report(f"  {row.name:<26} {errors}")
     return {
         "parameters": [

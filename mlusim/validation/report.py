@@ -73,7 +73,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None, *, causes: bo
     if workers is None:
         workers = cpu_count() if len(rows) > _MAX_IN_PROCESS else 1
     else:
-        workers = as_count("workers", workers, least=0)
+        workers = as_count("workers", workers, minimum=0)
     if min(workers, len(rows)) < 2:
         yield from (_outcome(row, causes=causes) for row in rows)
     else:

@@ -81,11 +81,11 @@ class DeclaredLoop(Generic[Item]):
 
     def limit(self, predicted: PredictedIterations | None) -> bool:
         """Set the end of its regular iterations, as far as known; return whether it is earlier than assumed."""
-        before, task = self._regular, self.task.index
+        regular_before, task = self._regular, self.task.index
         self._regular = (
             predicted.regular_until(task, self.index) if predicted is not None and predicted.covers(task) else 0
         )
-        return self._regular < before - BEFORE
+        return self._regular < regular_before - BEFORE
 
     @cached_property
     def values(self) -> Integers:

@@ -103,8 +103,8 @@ class FastForward:
             if self._issued < _ISSUED:
                 return 0
             self._compare()
-        known = min(predicted.known_from(issuer.task.index, iteration), self._end_iteration - iteration)
-        count = min(known, self._longest) - _ISSUED
+        predicted_iterations = min(predicted.known_from(issuer.task.index, iteration), self._end_iteration - iteration)
+        count = min(predicted_iterations, self._longest) - _ISSUED
         # A kernel may swap its buffers at the end of each iteration.
         count -= count % predicted.buffers
         if count < _FEWEST:

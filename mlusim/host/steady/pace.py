@@ -70,7 +70,7 @@ class Pace(NamedTuple):
         changes -= changes.mean(axis=1, keepdims=True)
         return changes
 
-    def _lost(self, changes: Numbers, alone_ps: float) -> Numbers:
+    def _lost_periods(self, changes: Numbers, alone_ps: float) -> Numbers:
         """By end, return the periods lost at the end of a run, when tasks run out of work at different times.
 
         Args:
@@ -86,8 +86,8 @@ class Pace(NamedTuple):
             work = np.diff(np.sort(-of_link, axis=1), axis=1, prepend=0.0)
             slowdown = np.maximum(alone_ps / self.period_ps, np.arange(count, 0, -1) / count).clip(max=1.0)
             ends.append((work * slowdown).sum(axis=1))
-        lost: Numbers = np.max(ends, axis=0) + leads.mean(axis=1)
-        return lost
+        lost_periods: Numbers = np.max(ends, axis=0) + leads.mean(axis=1)
+        return lost_periods
 
     def typical_changes(self, periods: float, alone_ps: float) -> Integers:
         """Return typical changes of the leads in that many periods, as whole periods.
@@ -95,9 +95,9 @@ class Pace(NamedTuple):
         Of many possible ones, those that lose about the mean time at the end.
         """
         changes = self._changes(self.spread(periods))
-        whole: Numbers = np.rint(changes)
-        deviations = self._lost(whole, alone_ps) - self._lost(changes, alone_ps).mean()
-        typical: Integers = whole[int(np.argmin(np.abs(deviations)))].astype(np.int64)
+        whole_periods: Numbers = np.rint(changes)
+        deviations = self._lost_periods(whole_periods, alone_ps) - self._lost_periods(changes, alone_ps).mean()
+        typical: Integers = whole_periods[int(np.argmin(np.abs(deviations)))].astype(np.int64)
         return typical
 
     def skip_error(self, periods: float, measured: float = 0.0) -> float:
@@ -126,10 +126,10 @@ class Pace(NamedTuple):
         if len(self.leads) == 1:
             return 0.0
         spread = self.spread(periods)
-        most = spread if exact else self._most_spread(periods)
-        expected = self._lost(self._changes(spread), alone_ps)
-        lost = self._lost(self._changes(most), alone_ps)
-        return float(abs(lost.mean() - expected.mean()) + _SURE * lost.std())
+        max_spread = spread if exact else self._most_spread(periods)
+        expected_losses = self._lost_periods(self._changes(spread), alone_ps)
+        losses = self._lost_periods(self._changes(max_spread), alone_ps)
+        return float(abs(losses.mean() - expected_losses.mean()) + _SURE * losses.std())
 
 
 def pace_of(ends: Sequence[Numbers], progress: Sequence[Numbers], begin: float, end: float) -> Pace:
@@ -186,8 +186,8 @@ def _error(means: Numbers) -> float:
     """
     deviations = []
     for length in _LENGTHS:
-        off = means[length:] - means[:-length] - (means[-1] - means[0]) * length / _PARTS
-        deviations.append(float((off**2).mean() / (1 - length / _PARTS)) ** 0.5)
+        deviation = means[length:] - means[:-length] - (means[-1] - means[0]) * length / _PARTS
+        deviations.append(float((deviation**2).mean() / (1 - length / _PARTS)) ** 0.5)
     growth = 0.5
     if all(deviations):
         measured = np.polyfit(np.log(_LENGTHS), np.log(deviations), 1)[0]

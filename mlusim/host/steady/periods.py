@@ -42,17 +42,17 @@ def codes_of(log: Log, instructions: tuple[dict[str, Integers], Integers], *, co
     specific = np.where(barriers | (table["pipe"] == VECTOR), 0, table["detail"])
     kinds = [table["op"], table["pipe"], table["direction"], specific]
     if not costs:
-        return _numbered(np.stack(kinds, axis=1))[rows]
+        return _row_numbers(np.stack(kinds, axis=1))[rows]
     # Many instructions differ in other respects only, such as the barriers.
     columns = np.stack([*kinds, *(table[name] for name in ("alone_ps", "bus_read_bytes", "bus_write_bytes"))], axis=1)
     unique, code = np.unique(columns, axis=0, return_inverse=True)
-    kind = _numbered(unique[:, :-3])
+    kind = _row_numbers(unique[:, :-3])
     for cost in unique[:, -3:].T:
-        kind = _numbered(np.stack([kind, _cost_groups(kind, cost)], axis=1))
+        kind = _row_numbers(np.stack([kind, _cost_groups(kind, cost)], axis=1))
     return kind[code.reshape(-1)][rows]
 
 
-def _numbered(rows: Integers) -> Integers:
+def _row_numbers(rows: Integers) -> Integers:
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
 
@@ -79,7 +79,7 @@ def period_at(codes: Integers, position: int, minimum: int) -> Period | None:
     """
     first = max(0, position - LONGEST)
     candidates = position - first - np.flatnonzero(codes[first:position] == codes[position])[::-1]
-    best: Period | None = None
+    longest: Period | None = None
     for length in candidates.tolist():
         low = position + 1 - minimum * length
         if low < 0:
@@ -91,8 +91,8 @@ def period_at(codes: Integers, position: int, minimum: int) -> Period | None:
         differ = np.flatnonzero(codes[position + 1 :] != codes[position + 1 - length : len(codes) - length])
         after = int(differ[0]) if len(differ) else len(codes) - position - 1
         candidate = Period(length, (position + 1 - since) // length + 1, after // length)
-        if best is None or candidate.after * length > best.after * best.operations:
-            best = candidate
+        if longest is None or candidate.after * length > longest.after * longest.operations:
+            longest = candidate
         if after >= len(codes) - position - 1 - length:
             break
-    return best
+    return longest

@@ -61,16 +61,16 @@ class PredictedIterations:
         self.buffers = 1
         self._buffers = _Buffers(log)
         items = {task: loop.values for task, loop in loops.items()}
-        columns = max(own.shape[1] for own in items.values())
-        items = {task: own for task, own in items.items() if own.shape[1] == columns}
+        columns = max(task_items.shape[1] for task_items in items.values())
+        items = {task: task_items for task, task_items in items.items() if task_items.shape[1] == columns}
         # The items of all tasks, one task after the other, and the index of each in its loop.
         self._items = np.concatenate([*items.values()])
-        self._index = np.concatenate([np.arange(len(own)) for own in items.values()])
+        self._index = np.concatenate([np.arange(len(task_items)) for task_items in items.values()])
         ends = np.cumsum([0, *map(len, items.values())]).tolist()
         self._range = dict(zip(items, pairwise(ends), strict=True))
         # The items of the issued iterations from which classes are determined, and the records of each.
-        issued = [self._issued_by(task, loops[task], records[task]) for task in self._range]
-        self._issued, numbers = (np.concatenate(parts) for parts in zip(*issued, strict=True))
+        issued_by_task = [self._issued_by(task, loops[task], records[task]) for task in self._range]
+        self._issued, numbers = (np.concatenate(parts) for parts in zip(*issued_by_task, strict=True))
         self._rows = log.records.rows(numbers)
         # By item: whether it is known, the issued iteration whose records it repeats, and the offsets of its operands.
         self._known = np.zeros(len(self._items), bool)
@@ -89,9 +89,9 @@ class PredictedIterations:
         begins = np.array(loop.begins)
         # The latest iteration is incomplete.
         last = min(len(begins) - 1, end - first)
-        chosen = np.arange(max(last - _LATEST, _WARM), max(last, _WARM))
-        chosen = chosen[np.diff(begins)[chosen] == self.operations]
-        return first + chosen, records[begins[chosen][:, np.newaxis] + np.arange(self.operations)]
+        iterations = np.arange(max(last - _LATEST, _WARM), max(last, _WARM))
+        iterations = iterations[np.diff(begins)[iterations] == self.operations]
+        return first + iterations, records[begins[iterations][:, np.newaxis] + np.arange(self.operations)]
 
     def _predict(self, unit: int) -> None:
         """Divide the items into classes, and determine which of them are known, and their offsets."""
@@ -124,8 +124,8 @@ class PredictedIterations:
         distances = self._distances()
         for count in _BUFFERS:
             # The buffers used depend on the index of the iteration; or the whole iteration does.
-            phase = self._numbered([self._index % count])
-            for classes in (distances, self._numbered([distances, phase])):
+            phase = self._row_numbers([self._index % count])
+            for classes in (distances, self._row_numbers([distances, phase])):
                 differ = _differ(contents, classes[self._issued]) | _differ(buffers, phase[self._issued])
                 if not differ.any():
                     return count, phase, classes, differ
@@ -134,11 +134,11 @@ class PredictedIterations:
     def _fit_by_task(self, members: Integers, issued: Integers, offsets: Integers, unit: int) -> None:
         """Determine the addresses of a class that differ by task; arguments as those of `_fit`."""
         for first, end in self._range.values():
-            own = members[slice(*np.searchsorted(members, (first, end)))]
+            members_of_task = members[slice(*np.searchsorted(members, (first, end)))]
             of_task = self._issued[issued]
-            own_issued = issued[(of_task >= first) & (of_task < end)]
-            if len(own_issued):
-                self._fit(own, own_issued, offsets, unit)
+            issued_of_task = issued[(of_task >= first) & (of_task < end)]
+            if len(issued_of_task):
+                self._fit(members_of_task, issued_of_task, offsets, unit)
 
     def _fit(self, members: Integers, issued: Integers, offsets: Integers, unit: int) -> bool:
         """Determine the addresses of a class; return whether they are affine functions of the items.
@@ -157,31 +157,31 @@ class PredictedIterations:
         _, sizes, axes = np.linalg.svd(from_base, full_matrices=False)
         axes = axes[sizes > 1e-9 * max(float(sizes.max()), 1.0)]
         steps = np.linalg.lstsq(from_base @ axes.T, (offsets[issued] - offsets[base]).astype(np.float64), rcond=None)[0]
-        along = away @ axes.T
-        predicted = offsets[base] + np.rint(along @ steps).astype(np.int64)
+        coordinates = away @ axes.T
+        predicted = offsets[base] + np.rint(coordinates @ steps).astype(np.int64)
         self._offsets[members] = predicted
         self._example[members] = base
         if not (self._offsets[self._issued[issued]] == offsets[issued]).all():
             return False
-        self._known[members] = (np.abs(away - along @ axes) < 0.5).all(axis=1) & (
+        self._known[members] = (np.abs(away - coordinates @ axes) < 0.5).all(axis=1) & (
             (predicted - offsets[base]) % unit == 0
         ).all(axis=1)
         return True
 
     def _distances(self) -> Integers:
         """Number the iterations by the distances between their items and the `BEFORE` items before them."""
-        step = self._numbered([np.diff(column, prepend=column[:1]) for column in self._items.T])
-        return self._numbered([np.roll(step, before) for before in range(BEFORE)])
+        step = self._row_numbers([np.diff(column, prepend=column[:1]) for column in self._items.T])
+        return self._row_numbers([np.roll(step, distance) for distance in range(BEFORE)])
 
-    def _numbered(self, columns: Sequence[Integers]) -> Integers:
+    def _row_numbers(self, columns: Sequence[Integers]) -> Integers:
         """Number the rows of a table, given by columns, by value; NONE for rows of no issued iteration."""
         numbers, is_issued = np.zeros(len(self._items), np.int64), np.ones(len(self._items), bool)
         for column in columns:
-            codes, known = _codes(column, column[self._issued])
+            codes, is_known = _codes(column, column[self._issued])
             pairs = numbers * (int(codes.max()) + 1) + codes
             # Numbered again, so that the numbers stay small.
             numbers, known_pairs = _codes(pairs, pairs[self._issued])
-            is_issued &= known & known_pairs
+            is_issued &= is_known & known_pairs
         return np.where(is_issued, numbers, NONE)
 
     def covers(self, task: int) -> bool:
@@ -199,11 +199,11 @@ class PredictedIterations:
     def regular_until(self, task: int, iteration: int) -> int:
         """Return the first iteration, from `iteration` on, whose cost differs from those issued, or that is unknown."""
         first, end = self._range[task]
-        own = slice(first + iteration, end)
-        unlike = self._known[own] & ~self._typical[self._example[own]]
-        unknown = np.cumsum(~self._known[own])
-        unlike[:-_UNKNOWN] |= unknown[_UNKNOWN:] - unknown[:-_UNKNOWN] == _UNKNOWN
-        return iteration + int(np.argmax(np.append(unlike, True)))
+        items_of_task = slice(first + iteration, end)
+        is_irregular = self._known[items_of_task] & ~self._typical[self._example[items_of_task]]
+        unknown_before = np.cumsum(~self._known[items_of_task])
+        is_irregular[:-_UNKNOWN] |= unknown_before[_UNKNOWN:] - unknown_before[:-_UNKNOWN] == _UNKNOWN
+        return iteration + int(np.argmax(np.append(is_irregular, True)))
 
     def rows(self, task: int, iteration: int, count: int) -> Array:
         """Return the records of `count` known iterations, from `iteration` on, without valid times."""
@@ -225,9 +225,11 @@ class _Buffers:
 
     def __init__(self, log: Log) -> None:
         self._owner = np.array([allocation.task for allocation in log.allocations], np.int64)
-        self._own = {task: np.flatnonzero(self._owner == task) for task in np.unique(self._owner).tolist() if task >= 0}
+        self._of_task = {
+            task: np.flatnonzero(self._owner == task) for task in np.unique(self._owner).tolist() if task >= 0
+        }
         self._position = np.zeros(len(self._owner), np.int64)
-        for allocations in self._own.values():
+        for allocations in self._of_task.values():
             self._position[allocations] = np.arange(len(allocations))
 
     def coded(self, allocations: Integers) -> Integers:
@@ -237,7 +239,7 @@ class _Buffers:
 
     def of(self, task: int, codes: Integers) -> Integers:
         """Return the allocations of a task with these codes."""
-        buffers = self._own.get(task, np.zeros(1, np.int64))
+        buffers = self._of_task.get(task, np.zeros(1, np.int64))
         return np.where(codes < NONE, buffers[(NONE - 1 - codes).clip(0, len(buffers) - 1)], codes)
 
 
@@ -259,5 +261,5 @@ def _is_plain(log: Log, records: Integers) -> bool:
     """Return whether operations read no values into registers, and the log has only records of them."""
     table, rows = log.records.instructions()
     pipe, a_box = (table[name][rows[records]] for name in ("pipe", "a_box"))
-    more = [*log.addresses, *log.more_operands, *log.seen, *log.loops, *log.joined, *log.byte_copies]
-    return not ((pipe == SCALAR) & (a_box != NONE)).any() and not np.isin(records, more).any()
+    special_records = [*log.addresses, *log.more_operands, *log.seen, *log.loops, *log.joined, *log.byte_copies]
+    return not ((pipe == SCALAR) & (a_box != NONE)).any() and not np.isin(records, special_records).any()

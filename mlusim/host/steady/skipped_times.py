@@ -40,11 +40,11 @@ def fill_in_times(log: Log, skips: Sequence[Skip]) -> float | None:
     error_ps = max(error for error in errors_ps if error is not None)
     _set_times(log, tasks)
 
-    def later(time_ps: int) -> int:
+    def after_skips(time_ps: int) -> int:
         return time_ps if time_ps < 0 else time_ps + sum(skip.length_ps for skip in skips if skip.now_ps < time_ps)
 
     def delayed(span: Spanned) -> Spanned:
-        return replace(span, start_ps=later(span.start_ps), end_ps=later(span.end_ps))
+        return replace(span, start_ps=after_skips(span.start_ps), end_ps=after_skips(span.end_ps))
 
     log.tasks = [delayed(task) for task in log.tasks]
     log.launches = [delayed(launch) for launch in log.launches]
@@ -66,18 +66,20 @@ def _set_times(log: Log, tasks: Sequence[_TaskRecords]) -> None:
         final[task.simulated] = task.records[task.index]
     for task in tasks:
         simulated, waited = task.simulated, columns["waited_for"][task.simulated]
-        times = task.delayed({name: columns[name][simulated] for name in _TIMES})
-        log.records.set_times(final[simulated], times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
+        new_times = task.delayed({name: columns[name][simulated] for name in _TIMES})
+        log.records.set_times(final[simulated], new_times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
         if task.part is None:
             continue
-        filled, template, shift = task.repeats()
-        repeated = {name: values[template] + (0 if name == "latency_ps" else shift) for name, values in times.items()}
+        records, template, shift = task.repeats()
+        repeated = {
+            name: values[template] + (0 if name == "latency_ps" else shift) for name, values in new_times.items()
+        }
         # A skipped operation waited for the operation at the same distance as in the period that it repeats.
-        before = final[np.maximum(waited[template], 0)]
-        distance = task.index[template] - np.searchsorted(task.records, before)
-        in_task = (waited[template] >= 0) & np.isin(before, task.records) & (distance > 0)
-        source = task.records[(np.searchsorted(task.records, filled) - distance).clip(0, len(task.records) - 1)]
-        log.records.set_times(filled, repeated | {"waited_for": np.where(in_task, source, NONE)})
+        waited_record = final[np.maximum(waited[template], 0)]
+        distance = task.index[template] - np.searchsorted(task.records, waited_record)
+        in_task = (waited[template] >= 0) & np.isin(waited_record, task.records) & (distance > 0)
+        source = task.records[(np.searchsorted(task.records, records) - distance).clip(0, len(task.records) - 1)]
+        log.records.set_times(records, repeated | {"waited_for": np.where(in_task, source, NONE)})
 
 
 class _TaskRecords:
@@ -104,10 +106,10 @@ class _TaskRecords:
             is_simulated[first : first + self.part.operations] = False
         self.simulated = records[is_simulated]
         self.index = np.arange(len(self.simulated))
-        self._later = np.zeros(len(self.simulated), bool)
+        self._is_after_skip = np.zeros(len(self.simulated), bool)
         if self.part is not None:
-            self._later = self.index > self.part.position
-            self.index = self.index + np.where(self._later, self.part.operations, 0)
+            self._is_after_skip = self.index > self.part.position
+            self.index = self.index + np.where(self._is_after_skip, self.part.operations, 0)
 
     def error_ps(self, log: Log, codes: Integers) -> float | None:
         """Return the difference in time between the skipped operations and as many of those that they repeat.
@@ -118,7 +120,7 @@ class _TaskRecords:
         if part is None or self._skip is None:
             return 0.0
         complete = part.forward is None or (part.forward.done and not part.forward.failed)
-        if not complete or len(self.records) > part.most:
+        if not complete or len(self.records) > part.max_operations:
             return None
         first, length = part.position + 1, part.period
         repeated = self.records[first - length : first + part.operations]
@@ -126,12 +128,16 @@ class _TaskRecords:
         template = np.resize(costs[:length], len(costs))
         if not np.array_equal(ops[length:], ops[:-length]) or (np.abs(costs - template) > _SAME_COST * template).any():
             return None
-        measured = min(_REPEATED * length, first // length * length)
-        whole = part.operations // measured * measured
-        cost = cost_of(log, self.records[first - measured : first + whole])
-        before = float(cost[:measured].sum())
-        drift = cost[measured:].sum() / before - whole / measured if before else 0.0
-        return float(abs(drift) / max(whole / measured, 1.0) * self._skip.length_ps)
+        measured_operations = min(_REPEATED * length, first // length * length)
+        skipped_operations = part.operations // measured_operations * measured_operations
+        cost = cost_of(log, self.records[first - measured_operations : first + skipped_operations])
+        measured_cost = float(cost[:measured_operations].sum())
+        drift = (
+            cost[measured_operations:].sum() / measured_cost - skipped_operations / measured_operations
+            if measured_cost
+            else 0.0
+        )
+        return float(abs(drift) / max(skipped_operations / measured_operations, 1.0) * self._skip.length_ps)
 
     def delayed(self, times: dict[str, Integers]) -> dict[str, Integers]:
         """Return times of the simulated operations with the skipped time added."""
@@ -139,7 +145,7 @@ class _TaskRecords:
         for name in ("issue_ps", "start_ps", "end_ps"):
             delayed[name] = times[name].copy()
             for skip in self._skips:
-                is_later = self._later if skip is self._skip else times[name] > skip.now_ps
+                is_later = self._is_after_skip if skip is self._skip else times[name] > skip.now_ps
                 delayed[name] += np.where(is_later, skip.length_ps, 0)
         delayed["issue_ps"] = np.minimum(delayed["issue_ps"], delayed["start_ps"])
         return delayed
@@ -150,8 +156,12 @@ class _TaskRecords:
         assert part is not None
         assert skip is not None
         first = part.position + 1
-        measured = min(_REPEATED * part.period, first // part.period * part.period)
+        measured_operations = min(_REPEATED * part.period, first // part.period * part.period)
         offset = np.arange(part.operations)
         # The repeats together fill the stretch exactly.
-        shift = (offset // measured + 1) * (skip.length_ps / part.operations * measured)
-        return self.records[first + offset], first - measured + offset % measured, np.rint(shift).astype(np.int64)
+        shift = (offset // measured_operations + 1) * (skip.length_ps / part.operations * measured_operations)
+        return (
+            self.records[first + offset],
+            first - measured_operations + offset % measured_operations,
+            np.rint(shift).astype(np.int64),
+        )

@@ -23,14 +23,14 @@ class SkippedPart(NamedTuple):
         operations: number of skipped operations.
         period: operations of a period.
         forward: how they were issued; None if they were taken out of the pipe, two operations after `position`.
-        most: number of operations of the task, at most: the bound does not account for what follows the loop.
+        max_operations: number of operations of the task, at most: the bound does not account for what follows the loop.
     """
 
     position: int
     operations: int
     period: int
     forward: FastForward | None
-    most: float
+    max_operations: float
 
 
 class Skip(NamedTuple):
@@ -52,12 +52,14 @@ def periods_of_groups(groups: list[TaskGroup], length_ps: float) -> tuple[dict[i
     for group in sorted(groups, key=lambda group: -group.pace.period_ps):
         pace = group.pace
         periods = length_ps / pace.period_ps
-        each = (round(periods) if own_periods else int(periods)) + pace.typical_changes(periods, group.alone_ps)
-        group_ps = float(each.mean()) * pace.period_ps
+        periods_by_task = (round(periods) if own_periods else int(periods)) + pace.typical_changes(
+            periods, group.alone_ps
+        )
+        group_ps = float(periods_by_task.mean()) * pace.period_ps
         if not own_periods:
             length_ps = group_ps
         difference_ps += abs(group_ps - length_ps)
-        own_periods |= dict(zip((member.task.index for member in group.members), each.tolist(), strict=True))
+        own_periods |= dict(zip((member.task.index for member in group.members), periods_by_task.tolist(), strict=True))
     return own_periods, length_ps, difference_ps
 
 
@@ -66,14 +68,14 @@ def periods_of_team(team: list[TaskLoop], periods: int) -> list[int]:
 
     All have to skip equally many rounds of each barrier.
     """
-    each = []
+    periods_by_task = []
     for loop in team:
         rounds = {divmod(periods * team[0].rounds.get(name, 0), times) for name, times in loop.rounds.items()}
-        whole = [own for own, rest in rounds or {(periods, 0)} if not rest]
-        if len(whole) != 1 or len(rounds) > 1:
+        task_periods = [quotient for quotient, remainder in rounds or {(periods, 0)} if not remainder]
+        if len(task_periods) != 1 or len(rounds) > 1:
             return []
-        each.append(whole[0])
-    return each
+        periods_by_task.append(task_periods[0])
+    return periods_by_task
 
 
 def waits_in_pipe(loop: TaskLoop, operations: int, now: int) -> bool | None:
@@ -81,11 +83,11 @@ def waits_in_pipe(loop: TaskLoop, operations: int, now: int) -> bool | None:
 
     None if some do and some do not, or if some are not ready yet: they do not begin earlier if others are skipped.
     """
-    ahead = loop.records[loop.position + 2 : loop.position + 2 + operations]
-    if len(ahead) < operations:
+    next_records = loop.records[loop.position + 2 : loop.position + 2 + operations]
+    if len(next_records) < operations:
         return False
     queue = [*islice(loop.task.unit.io.engine.queue, operations)]
-    if not np.array_equal([transfer.record for transfer in queue], ahead):
+    if not np.array_equal([transfer.record for transfer in queue], next_records):
         return None
     return True if loop.task.now_ps + max(transfer.latency_ps for transfer in queue) <= now else None
 

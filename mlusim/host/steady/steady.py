@@ -21,17 +21,17 @@ class Run(Protocol):
         """Run; `dry`: the first and the last task only, without times; `watch`: observer of the run."""
 
 
-def timed(run: Run, why: str = "") -> tuple[Device, Log]:
+def run_timed(run: Run, reason_in_full: str = "") -> tuple[Device, Log]:
     """Run kernels without data, and time them by steady-state extrapolation or in full.
 
     Args:
         run: the run. The kernels have to issue the same operations each time.
-        why: reason to run in full, if the caller knows one.
+        reason_in_full: reason to run in full, if the caller knows one.
 
     Returns the device and the log. `log.skipped` lists the extrapolated stretches with their error bounds; if it is
     empty, `log.unsteady` contains the reason, and every time is simulated. Raises the errors of the run.
     """
-    if not why:
+    if not reason_in_full:
         # In a context of its own: the dry run takes place inside of the run that is watched.
         watch = Watch(lambda: Context().run(lambda: run(dry=True).log))
         try:
@@ -47,9 +47,9 @@ def timed(run: Run, why: str = "") -> tuple[Device, Log]:
             bound_ps = fill_in_times(device.log, watch.skips)
             if bound_ps is not None and bound_ps <= ALLOWED * max(launch.end_ps for launch in device.log.launches):
                 return device, device.log
-        why = "its tasks do not repeat the same operations until the end"
+        reason_in_full = "its tasks do not repeat the same operations until the end"
     device = run()
-    device.log.unsteady = why
+    device.log.unsteady = reason_in_full
     return device, device.log
 
 

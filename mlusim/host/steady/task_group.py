@@ -58,8 +58,8 @@ class TaskGroup:
 
     def most_skipped(self) -> float:
         """Return the time that can be skipped such that every task has some periods left."""
-        most = float(self.pace.leads.max()) + 2 * self.pace.spread(self.periods)
-        return (self.periods - LEFT - most) * self.pace.period_ps
+        max_lead = float(self.pace.leads.max()) + 2 * self.pace.spread(self.periods)
+        return (self.periods - LEFT - max_lead) * self.pace.period_ps
 
     def errors(self, skipped_ps: float) -> tuple[float, float]:
         """Return bounds of the errors of a skip, in picoseconds: of the pace, and of the end of the run."""

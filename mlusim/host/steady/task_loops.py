@@ -126,8 +126,8 @@ class RunSoFar:
         first, board = loops[0], loops[0].task.chip.board
         rows = self._rows[self._latest(first, 1)]
         needed_ps = max(
-            int(self._table[f"bus_{way}_bytes"][rows].sum()) * first.neighbours * PS_PER_S / rate
-            for way, rate in (
+            int(self._table[f"bus_{direction}_bytes"][rows].sum()) * first.neighbours * PS_PER_S / rate
+            for direction, rate in (
                 ("read", board.cluster_read_bandwidth_bytes_per_s),
                 ("write", board.cluster_write_bandwidth_bytes_per_s),
             )
@@ -152,11 +152,11 @@ class RunSoFar:
         copies, others = np.flatnonzero(is_copy), np.flatnonzero(~is_copy)
         transfer_ps = self._transfer_ps(loop, records[copies])
         # The copies before each one that end after its issue.
-        ahead = np.tril(end_ps[copies] > issue_ps[copies][:, np.newaxis], -1)
-        start_up_ps = np.maximum(alone_ps[copies] - transfer_ps - ahead @ transfer_ps, latency_ps[copies])
+        is_ahead = np.tril(end_ps[copies] > issue_ps[copies][:, np.newaxis], -1)
+        start_up_ps = np.maximum(alone_ps[copies] - transfer_ps - is_ahead @ transfer_ps, latency_ps[copies])
         # The middle period, copies with those before them.
-        others, own = others[others // length == 1], copies // length == 1
-        copies_ps = int((start_up_ps + transfer_ps)[own].sum())
+        others, own_copies = others[others // length == 1], copies // length == 1
+        copies_ps = int((start_up_ps + transfer_ps)[own_copies].sum())
         beside_ps = np.minimum.outer(end_ps[others], end_ps[copies])
         beside_ps = beside_ps - np.maximum.outer(start_ps[others], start_ps[copies])
         others_ps = int(alone_ps[others].sum())
@@ -198,12 +198,12 @@ def loop_end(log: Log, launch: int, issued: int) -> tuple[int, int]:
     run = RunSoFar(log)
     ends, follow = [], []
     for number, task in enumerate(log.tasks):
-        own = run.records_of(number)
-        if task.launch != launch or task.is_memory_core or not len(own):
+        records = run.records_of(number)
+        if task.launch != launch or task.is_memory_core or not len(records):
             continue
-        period = period_at(run.codes[own], issued - 1, MEASURED) if issued <= len(own) else None
+        period = period_at(run.codes[records], issued - 1, MEASURED) if issued <= len(records) else None
         ends.append(0 if period is None else issued + period.after * period.operations)
-        follow.append(len(own) - max(ends[-1], issued))
+        follow.append(len(records) - max(ends[-1], issued))
     return min(ends, default=0), max(follow, default=0)
 
 
@@ -218,11 +218,13 @@ def teams(loops: Sequence[TaskLoop]) -> list[list[TaskLoop]]:
 
     The first loop of each team is that of an MLU core.
     """
-    across = any(name.startswith("sync_all") and "cluster" not in name for loop in loops for name in loop.rounds)
+    across_clusters = any(
+        name.startswith("sync_all") and "cluster" not in name for loop in loops for name in loop.rounds
+    )
     by_key: dict[Any, list[TaskLoop]] = {}
     for loop in loops:
         key: Any = loop.task.index
         if loop.rounds:
-            key = (id(loop.task.job), -1 if across else loop.task.unit.cluster.index)
+            key = (id(loop.task.job), -1 if across_clusters else loop.task.unit.cluster.index)
         by_key.setdefault(key, []).append(loop)
     return [sorted(team, key=lambda loop: loop.task.unit.is_memory_core) for team in by_key.values()]

@@ -79,28 +79,28 @@ class Watch:
     def run(self, chip: Chip, step: Callable[[], None]) -> None:
         """Run a chip until nothing more can be skipped; raises `EmptySchedule` if that is its end."""
         self._chip = chip
-        passed = 0
-        more = _FIRST_EVENTS
-        while more:
-            for _ in range(more):
+        events = 0
+        more_events = _FIRST_EVENTS
+        while more_events:
+            for _ in range(more_events):
                 step()
-            passed += more
-            more = round(passed * self._look())
+            events += more_events
+            more_events = round(events * self._skip_if_steady())
 
     def loop(self, issuer: Issuer, items: Sequence[Item], along: Sequence[Any]) -> Iterator[Item]:
         """Return an iterator over the items of a declared loop, which may leave items out."""
-        declared = DeclaredLoop(issuer, items, along)
-        self._declared.setdefault(issuer.task.index, []).append(declared)
-        return iter(declared)
+        declared_loop = DeclaredLoop(issuer, items, along)
+        self._declared.setdefault(issuer.task.index, []).append(declared_loop)
+        return iter(declared_loop)
 
     def _declared_loop_of(self, task: Task) -> DeclaredLoop[Any] | None:
         """Return the declared loop that a task is in."""
-        declared = self._declared.get(task.index, [])
-        while declared and declared[-1].ended:
-            declared.pop()
-        return declared[-1] if declared else None
+        loops = self._declared.get(task.index, [])
+        while loops and loops[-1].ended:
+            loops.pop()
+        return loops[-1] if loops else None
 
-    def _look(self) -> float:
+    def _skip_if_steady(self) -> float:
         """Skip repeats if all running tasks are steady.
 
         Returns the number of events until the next look, relative to the events so far; 0 if there need not be one.
@@ -151,7 +151,7 @@ class Watch:
         return groups
 
     def _decide(self, loops: list[TaskLoop], groups: list[TaskGroup]) -> float:
-        """Skip as much as the tasks' paces allow; returns as `_look`."""
+        """Skip as much as the tasks' paces allow; returns as `_skip_if_steady`."""
         now = self._chip.environment.now
         skipped_ps = min(group.most_skipped() for group in groups)
         expected_ps = now + max(group.periods * group.pace.period_ps for group in groups)
@@ -179,8 +179,8 @@ class Watch:
 
     def _loop_end(self, loop: TaskLoop) -> int:
         """Return the number of operations that a task has issued when its loop ends."""
-        declared = self._declared_loop_of(loop.task)
-        if declared is not None and (end := declared.end(loop.period.operations)):
+        declared_loop = self._declared_loop_of(loop.task)
+        if declared_loop is not None and (end := declared_loop.end(loop.period.operations)):
             return end
         end = loop.position + 1 + loop.period.after * loop.period.operations
         if len(loop.records) - end >= loop.period.operations:
@@ -190,10 +190,10 @@ class Watch:
 
     def _dry_loop_end(self, loop: TaskLoop) -> tuple[int, int]:
         """Return the number of operations of tasks when their loop ends, and the number of those that follow."""
-        launch, issued = loop.task.job.launch.index, loop.position + 1
-        if self._loop_ends.get(launch, (0, 0))[0] < issued:
+        launch, issued_operations = loop.task.job.launch.index, loop.position + 1
+        if self._loop_ends.get(launch, (0, 0))[0] < issued_operations:
             self._dry = self._dry_log() if self._dry is None else self._dry
-            self._loop_ends[launch] = loop_end(self._dry, launch, issued)
+            self._loop_ends[launch] = loop_end(self._dry, launch, issued_operations)
         return self._loop_ends[launch]
 
     def _much_follows(self, loop: TaskLoop) -> bool:
@@ -209,7 +209,7 @@ class Watch:
     def _skip(
         self, loops: list[TaskLoop], groups: list[TaskGroup], length_ps: float, bound_ps: float, allowed_ps: float
     ) -> float:
-        """Let every task skip the operations of that time; returns as `_look`."""
+        """Let every task skip the operations of that time; returns as `_skip_if_steady`."""
         own_periods, length_ps, difference_ps = periods_of_groups(groups, length_ps)
         bound_ps += difference_ps
         if bound_ps > allowed_ps / _RESERVE or min(own_periods.values()) < 1:
@@ -218,7 +218,7 @@ class Watch:
         declared_loops = [self._declared_loop_of(loop.task) for loop in loops]
         shorter = [declared.limit(predicted) for declared in declared_loops if declared is not None]
         if any(shorter):
-            return self._look()
+            return self._skip_if_steady()
         parts = self._parts(loops, own_periods, shares=any(group.shares for group in groups))
         if not parts:
             return _MORE_EVENTS
@@ -255,8 +255,8 @@ class Watch:
                 return {}
             for loop, periods in zip(team, periods_of, strict=True):
                 length = loop.period.operations
-                most = (1 + _FOLLOW) * self._loop_end(loop) + length if shares else np.inf
-                parts[loop.task.index] = SkippedPart(loop.position, periods * length, length, None, most)
+                max_operations = (1 + _FOLLOW) * self._loop_end(loop) + length if shares else np.inf
+                parts[loop.task.index] = SkippedPart(loop.position, periods * length, length, None, max_operations)
         return parts
 
     def _predicted(
@@ -271,9 +271,9 @@ class Watch:
             if declared is not None and iterations and not loop.rounds and len(declared.values):
                 by_task[loop.task.index] = declared, iterations
                 operations.add(loop.period.operations / iterations)
-        if len(operations) != 1 or (each := operations.pop()) % 1:
+        if len(operations) != 1 or (operations_each := operations.pop()) % 1:
             return {}, None
         records = {loop.task.index: loop.records for loop in loops}
         log, unit = self._chip.log, self._chip.board.dram_unit_bytes
         declared_loops = {task: declared for task, (declared, _) in by_task.items()}
-        return by_task, PredictedIterations(log, declared_loops, records, int(each), unit)
+        return by_task, PredictedIterations(log, declared_loops, records, int(operations_each), unit)
