@@ -101,8 +101,8 @@ RECORD_BYTES: Final = _LAYOUT.itemsize
 NONE: Final = -1
 # The system provides memory when it is first written, so a small run does not pay for the unused room.
 _FIRST_ROOM = 16384
-# Room for so many times as many records when it is used up: copying them needs memory that the system has to clear. The
-# second factor is for a system that refuses more room than it has memory.
+# When the room is used up, it grows by the first factor: a copy of the records is slow, as the system has to clear its
+# memory. The second factor is for a system that refuses more room than it has memory.
 _GROWTH = (8, 2)
 # A file grows by this many records, 88 MiB; earlier records need not stay in memory.
 _FILE_ROOM = 1 << 20

@@ -3,6 +3,10 @@
 Amounts belong to records, so arbitrary parts of the log add up. Times are lengths of unions of intervals, so time
 windows add up: a window includes every record that overlaps it, clipped to the window. No column of a long log is ever
 materialised as a whole.
+
+  part    consecutive records, at most `PIECE`
+  window  the records of a stretch of time, about `PIECE`, from anywhere in the log
+  block   a sixteenth of a part; the times of each block are known, so that a window reads only few of them
 """
 
 from __future__ import annotations
@@ -15,10 +19,10 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.arrays import Integers
 
-# Records read at once.
+# Records read at once: 23 MB of the log.
 PIECE = 1 << 18
-_BLOCKS = 16  # in a piece
-_SAMPLES = 64
+_BLOCKS = 16  # in a part
+_SAMPLES = 64  # starts in a block, from which the edges of windows are estimated
 
 
 def pieces(records: LogColumns) -> Iterator[LogColumns]:
@@ -36,7 +40,7 @@ def _parts(records: LogColumns, size: int) -> Iterator[LogColumns]:
         yield records.part(selected, records.start_of_run_ps, records.end_of_run_ps)
 
 
-def most_windows(records: LogColumns) -> int:
+def max_windows(records: LogColumns) -> int:
     """Return an upper bound on the number of windows; a time at which many operations begin is never cut."""
     return len(records) // PIECE + 1
 
@@ -54,7 +58,7 @@ def windows(records: LogColumns, *, reach_ps: int = 0) -> Iterator[LogColumns]:
     if count <= PIECE:
         yield records
         return
-    parts = most_windows(records)
+    parts = max_windows(records)
     low, high = records.start_of_run_ps, records.end_of_run_ps
     # Records are in issue order, so those of a window are in few blocks, whose time ranges are known.
     block = max(PIECE // _BLOCKS, 1)

@@ -5,7 +5,7 @@
 
 `sorted_scatter` first sorts the updates, in a launch of its own.
 
-The kernels take (x, index, src, out, plan) and follow a plan of `planning.scatter`. Of several updates of an element,
+The kernels take (x, index, src, out, plan) and follow a plan of `planning.scatter`. If an element has several updates,
 the last in row-major order wins: one core applies all updates of an element, in that order. index contains the tuples
 in its last axis: int32 or int64, negative values included. src may be larger than the index.
 """

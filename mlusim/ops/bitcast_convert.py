@@ -73,7 +73,7 @@ def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtyp
     if not shape or shape[-1] != factor:
         last = f"its last dimension is {shape[-1]}" if shape else "it has rank 0, no last dimension"
         count = math.prod(shape)
-        uneven = f"the number of elements, {count}, is no multiple of {factor}"
+        uneven = f"the number of elements, {count}, is not a multiple of {factor}"
         remedy = uneven if count % factor else f"reshape it to [.., {factor}]"
         raise InputError(
             f"{problem}: {factor} elements of {source.itemsize} B make one of {target.itemsize} B, so the last "

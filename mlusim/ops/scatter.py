@@ -1,7 +1,7 @@
 """scatter and scatter_nd: a copy of x in which elements or rows of src replace those addressed by an index.
 
 Defined in docs/semantics.md after CINN's gather and scatter document, whose formula 2.1 drops a coordinate of the index
-and says input instead of src, and whose sketches modify their argument. Of several updates of an element, the last in
+and says input instead of src, and whose sketches modify their argument. If an element has several updates, the last in
 row-major order of the index wins, whatever the number of cores.
 """
 

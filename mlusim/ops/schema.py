@@ -79,8 +79,9 @@ class Attribute:
     def normalised(self, value: Any) -> Any:
         """Normalise a value: iterables to tuples, element types to dtypes, scalars of NumPy to numbers of Python.
 
-        Raises `InputError` for what is no element type, shape or count. Values of other kinds are returned unchanged,
-        as are sets, which have no order: the operator's own check reports them.
+        Raises `InputError` if the value of an attribute of these kinds is not an element type, a shape or a count.
+        Values of other kinds are returned unchanged, as are sets, which have no order: the operator's own check
+        reports them.
         """
         if value is None and not self.required:
             return None

@@ -73,7 +73,7 @@ def example_nd(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, option
     index_shape = options["index_shape"]
     aligned = options["mode"] == "aligned"
     batch_dims = options.get("batch_dims") or 0
-    # What is no list of axes is reported by the operator itself.
+    # The operator itself reports axes that are not a list.
     axes = options["axes"] if isinstance(options["axes"], tuple) else ()
     if index_shape is None:
         columns = len(axes or (0,))

@@ -204,7 +204,7 @@ class _Steps:
         if not len(rows):
             return None
         ends = self._end_ps[rows]
-        # Of several that ended at once, the last one issued: a task may end as the next one of its core starts.
+        # If several ended at this time, take the last one issued: a task may end as the next one of its core starts.
         return self._step(int(rows[np.flatnonzero(ends == ends.max())[-1]]))
 
     def _step(self, record: int) -> Step:

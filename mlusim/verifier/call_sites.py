@@ -16,11 +16,11 @@ _MOST_CALLS = 5
 
 
 def call_sites(log: Log, record: int) -> tuple[SourceLine, ...]:
-    """Return the lines that may have called the function of an operation; none if it is no helper function.
+    """Return the lines that may have called the function of an operation; none if the function is the kernel itself.
 
-    The log has the line of an operation and the calls of its function, but not by which of them its task came there. Of
-    several calls, those remain that are between the operations that the task issued before and after, in the function
-    of the calls. If more than a few remain, there is nothing to name.
+    The log has the line of an operation and the lines that call its function, but not which call led to this operation.
+    Calls that are not between the lines of the task's operations before and after it are left out. If more than a few
+    remain, none is returned.
     """
     file, line, _ = log.lines[log.records.values(record)["line"]]
     calls = _calls(log, file, line)

@@ -75,7 +75,7 @@ def deadlock(run: Run) -> Finding | None:
     locked = {number: locks[task, number] for number, task in holders.items()}
     title, remedy = _deadlock(log, tasks_of, holders, returned=bool(returned))
     repeated_lines = {int(run.columns["line"][record]) for record in locked.values()} & by_line.keys()
-    # Tasks wait for a lock where they acquired one: in the next turn of a loop, not in another order.
+    # Tasks wait for a lock where they acquired one: in the next iteration of a loop, not in another order.
     remedies = [_RELEASE if repeated_lines else remedy]
     if returned and all(log.tasks[task].is_memory_core for task in returned):
         remedies = _without_memory_cores(sites[0], list(tasks_of)) or remedies

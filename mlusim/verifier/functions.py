@@ -1,4 +1,4 @@
-"""The functions in Python that a kernel may call, and how a run takes another one in place of one of them."""
+"""The functions in Python that a kernel may call, and runs in which one of them is replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Definition = ast.AsyncFunctionDef | ast.FunctionDef
 _ENCLOSING = "enclosing"
 # A constant that stands for the function that chooses.
 _CHOOSE = "choose the function"
-# Of a larger table or list, the values are data.
+# A larger table or list holds data, not functions.
 _MOST_VALUES = 64
 # Held while functions may be replaced: another thread would report their lines, and restore the replaced ones.
 ONE_AT_A_TIME = RLock()

@@ -17,10 +17,10 @@ _FIRST_WRITES = 32
 
 
 def replaces_unread(run: Run, rows: tuple[int, int]) -> str:
-    """Return which line of a race replaces unread results: "first", "second" or "".
+    """Return which line of a race overwrites results that nothing has read: "first", "second" or "".
 
-    The first one replaces what a copy or an instruction wrote to the same bytes. So does the second one with its
-    result, and does not read these bytes: it may read others of the buffer instead. The first one of a race writes.
+    Either line may write bytes that a copy or an instruction has written before, with no read in between. The second
+    one may read other bytes of the buffer. The first line of a race always writes.
     """
     accesses, line_of = run.accesses, run.order.line_of
     if not accesses.write[rows[0]]:
@@ -40,7 +40,8 @@ def replaces_unread(run: Run, rows: tuple[int, int]) -> str:
 def leaves_most_unread(run: Run, row: int) -> bool:
     """Return whether nothing reads most of what the line of a write writes to its buffer on chip, in its task.
 
-    A missing sync leaves who reads what; a wrong part does not. A fill may prepare for later writes.
+    A missing sync does not change which operation reads a buffer; a wrong index does. A fill may prepare for later
+    writes.
     """
     log, accesses, line_of = run.log, run.accesses, run.order.line_of
     record = int(accesses.record[row])

@@ -187,7 +187,7 @@ class TestErrors:
                 "bool [4, 2] and cannot become int64: 8 elements of 1 B make one of 8 B, so the last ",
             ),
             ((), "int8", "int16", "so the last dimension must be 2, and it has rank 0, no last dimension; the number"),
-            ((3, 3), "int8", "int16", "its last dimension is 3; the number of elements, 9, is no multiple of 2"),
+            ((3, 3), "int8", "int16", "its last dimension is 3; the number of elements, 9, is not a multiple of 2"),
             ((2, 0), "int8", "int16", "must be 2, and its last dimension is 0"),
             (
                 (2,),

@@ -14,7 +14,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import clip, gaps, intervals, no_intervals, union
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
-from mlusim.analysis.log_parts import most_windows, windows
+from mlusim.analysis.log_parts import max_windows, windows
 from mlusim.analysis.page.embed import pack
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
 from mlusim.arrays import Integers
@@ -92,7 +92,7 @@ def cause_spans(records: LogColumns, max_spans: int = MAX_SPANS, units: Integers
     A long log is read in windows: an operation cut by a window's edge is a span in each window, and counts in the
     first.
     """
-    count = most_windows(records)
+    count = max_windows(records)
     parts = [
         (window.start_of_run_ps - records.start_of_run_ps, _spans(window, max_spans // count, units))
         for window in windows(records)

@@ -31,6 +31,7 @@ from mlusim.units import round_up
 if TYPE_CHECKING:
     from mlusim.hardware.board_record import Board
 
+# ASSUMED: no public source states a limit; this one rejects arguments that were passed in the wrong order.
 _MAX_STRIDE = 1023
 
 

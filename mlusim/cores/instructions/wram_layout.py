@@ -13,8 +13,8 @@ operand is one piece, an operand with the strides of lanes consists of rows.
 ASSUMED: no public document describes the layout. This is what public kernels do: gradients and forward kernels of
 deformable attention write rows before `__bang_conv`; Fourier transforms and matrix products write one piece. They
 disagree about the address of the next piece. One adds 1/64 of the piece's size, others the whole size, or 1/32 of WRAM
-whatever the size. All are right if pieces overlap only where their shares of a lane do, 1/64 of their sizes from their
-addresses on (`mlusim.bangc.execution.filter_forms`).
+whatever the size. All agree if a piece of n bytes occupies n / 64 bytes of each lane, from its address on
+(`mlusim.bangc.execution.filter_forms`).
 """
 
 from __future__ import annotations

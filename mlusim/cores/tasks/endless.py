@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # A task is checked this often until it has issued the operations that it may.
 _CHECKS = 250
-# A run polls if this fraction, 1/n, of those operations, and at least so many, have only read.
+# A run polls if this fraction, 1/n, of those operations have only read, and at least this number.
 _SHARE = 25
 _MIN_READS = 10_000
 # Distinct elements that one task may poll: a task that reads more of them iterates over memory, and ends.

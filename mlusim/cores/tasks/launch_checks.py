@@ -168,7 +168,7 @@ def _check_kernel(kernel: Kernel, name: str) -> None:
 
 
 def _check_union(board: Board, name: str, dim: tuple[int, int, int], union: int) -> None:
-    """Raise `LaunchError` if the board, or the grid, does not allow a union of so many clusters."""
+    """Raise `LaunchError` if the board, or the grid, does not allow a union of `union` clusters."""
     if union > min(board.max_union, board.clusters):
         raise LaunchError(
             f"{name}: UNION{union} needs {plural(union, 'cluster')} at once; {board.name} takes at most "

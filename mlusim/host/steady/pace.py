@@ -17,7 +17,7 @@ from mlusim.arrays import Integers, Numbers
 
 # Standard deviations of a statistical bound.
 _SURE = 3.0
-# The measured time is divided into this many parts; the paces of so many consecutive ones are compared.
+# The measured time is divided into this many parts; the paces of 1, 2, 4 and 8 consecutive ones are compared.
 _PARTS = 32
 _LENGTHS = (1, 2, 4, 8)
 _UNSURE_GROWTH = 0.2

@@ -17,8 +17,9 @@ from mlusim.verifier.accesses.table import Accesses
 
 Pairs = tuple[Integers, Integers]
 
-# Number of pairs up to which comparing all is cheap, and pairs per batch: small enough for the caches.
+# Up to this number of pairs, all are compared.
 FEW_PAIRS = 1 << 21
+# Candidates expanded at once, small enough for the caches, and pairs compared at once for a caller that may stop.
 _BATCH_PAIRS = 1 << 18
 _BATCH = 1 << 12
 

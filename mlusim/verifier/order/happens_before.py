@@ -268,13 +268,8 @@ class Order:
     def clocks(self) -> list[Integers]:
         """By group, a vector clock (all segments, tasks): segments of each task that complete before one starts."""
         group, number, groups = self._groups
-        clocks = []
-        base: Integers = np.zeros(len(self.log.tasks), np.int64)
-        lengths = np.diff(self.segment_row)
-        for members_of_group in groups:
-            base[members_of_group] = np.cumsum(lengths[members_of_group]) - lengths[members_of_group]
-            clocks.append(np.zeros((int(lengths[members_of_group].sum()), len(members_of_group)), np.int64))
-        self._base = base
+        base, segments_of = self._first_row_in_clock, np.diff(self.segment_row)
+        clocks = [np.zeros((int(segments_of[members].sum()), len(members)), np.int64) for members in groups]
         for _, positions in self.rounds:
             tasks = self.task[positions]
             clock = clocks[group[tasks[0]]]
@@ -285,11 +280,20 @@ class Order:
             clock[rows + 1] = completed
         return clocks
 
+    @cached_property
+    def _first_row_in_clock(self) -> Integers:
+        """By task, the row of its first segment in the clock of its group."""
+        rows: Integers = np.zeros(len(self.log.tasks), np.int64)
+        segments_of = np.diff(self.segment_row)
+        for members in self.groups:
+            rows[members] = np.cumsum(segments_of[members]) - segments_of[members]
+        return rows
+
     def clock_of(self, task: int, other_task: int) -> Integers:
         """By segment of `task`, return how many of `other_task`, in the same group, complete before it starts."""
         group, number, _ = self._groups
         clock = self.clocks[int(group[task])]
-        begin = int(self._base[task])
+        begin = int(self._first_row_in_clock[task])
         length = int(self.segment_row[task + 1] - self.segment_row[task])
         return clock[begin : begin + length, int(number[other_task])]
 

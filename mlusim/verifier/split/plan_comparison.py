@@ -44,14 +44,14 @@ def planned_output(log: Log, plan: Plan | None, name: str) -> tuple[int, list[Fi
         ]
         if len(same_shape) != 1:
             names = ", ".join(log.allocations[identity].name for identity in same_shape or outputs)
-            return NONE, _unlike(
+            return NONE, _mismatch(
                 f"the plan covers {_describe(plan.output_shape, plan.itemsize)} and "
                 f"{'several outputs have this shape' if same_shape else 'no output has this shape'}: {names}",
                 "name the tensor that the plan splits: verify(..., planned='NAME')",
             )
         outputs = same_shape
     if not outputs:
-        return NONE, _unlike(
+        return NONE, _mismatch(
             f"the plan splits {name}, which is not an output", "pass the name of an output as planned="
         )
     record = log.allocations[outputs[0]]
@@ -59,7 +59,7 @@ def planned_output(log: Log, plan: Plan | None, name: str) -> tuple[int, list[Fi
     covered = nbytes if window is None else math.prod(window[1].shape) * window[1].itemsize
     if covered != nbytes or (window is None and record.nbytes != nbytes):
         itemsize = record.nbytes // max(math.prod(record.shape), 1)
-        return NONE, _unlike(
+        return NONE, _mismatch(
             f"the plan covers {_describe(plan.output_shape, plan.itemsize)}, and {record.name} is {record.dtype} "
             f"{_describe(record.shape, itemsize)}",
             "make the plan for the shape and element type of this output",
@@ -71,7 +71,7 @@ def _describe(shape: tuple[int, ...], itemsize: int) -> str:
     return f"{list(shape)} elements of {itemsize} B"
 
 
-def _unlike(title: str, remedy: str) -> list[Finding]:
+def _mismatch(title: str, remedy: str) -> list[Finding]:
     return [Finding(kind="not-planned", title=title, rule=_RULE, remedies=(remedy,))]
 
 
@@ -207,7 +207,7 @@ def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
     task = max(peaks, key=lambda number: peaks[number])
     if peaks[task] <= plan.nram_bytes:
         return []
-    return _unlike(
+    return _mismatch(
         f"task {log.tasks[task].task_id} allocates {format_bytes(peaks[task])} of NRAM at once, and the plan "
         f"allows {format_bytes(plan.nram_bytes)}",
         "allocate less, or make a plan with the NRAM that the kernel needs",
