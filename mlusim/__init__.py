@@ -11,7 +11,8 @@ The names in `__all__` are public. Each is loaded when it is first used (PEP 562
 
 What all packages use:
   units, dtypes, arrays    picoseconds and bytes; element types; annotations of arrays
-  errors, inputs           the errors, and the checks of what users pass; `quantities`: numbers with a unit as text
+  errors, spelling         the errors, and their suggestions for misspelt names
+  inputs, quantities       the checks of what users pass; numbers with a unit as text
   files, own_files         atomic writes; which files mlusim wrote; `processes`: worker processes
   source_code              names of kernels in files, lines of frames, syntax trees
   progress, version        the progress bar; the version, and how it was built
@@ -169,7 +170,7 @@ def __getattr__(name: str) -> object:
         return import_module(f"mlusim.{name}")
     home = "mlusim.errors" if name.endswith("Error") and name in __all__ else _HOMES.get(name)
     if home is None:
-        from mlusim.errors import nearest
+        from mlusim.spelling import nearest
 
         # The import system asks for each module of the package here, too; only for other names is `mlusim.ops` loaded.
         is_module = name.startswith("_") or find_spec(f"mlusim.{name}") is not None

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, shown
+from mlusim.spelling import nearest
 
 Dtype: TypeAlias = np.dtype[Any]
 

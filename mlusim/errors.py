@@ -27,7 +27,7 @@ raise an exception again as `type(error)(*error.args)`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -157,31 +157,6 @@ class HangError(KernelError):
     """
 
     own_lock: tuple[int, int] | None = None
-
-
-def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
-    """Return "did you mean X? " for a message about an unknown name, or "" if no name is similar."""
-    from difflib import SequenceMatcher, get_close_matches
-
-    def distance(name: str) -> tuple[float, bool]:
-        # Of equally similar names, one that continues the word comes first: `add` before `pad` for `ad`.
-        return -SequenceMatcher(None, name, word).ratio(), not name.startswith(word)
-
-    near = sorted(get_close_matches(word, dict.fromkeys(names), n=most + 4, cutoff=cutoff), key=distance)[:most]
-    return f"did you mean {' or '.join(near)}? " if near else ""
-
-
-def choose_one(word: object, names: Iterable[str]) -> str:
-    """Return "did you mean a? choose one of a, b" for a message about an unknown name, or a value that is none."""
-    names = list(names)
-    near = nearest(word, names) if isinstance(word, str) else ""
-    return f"{near}choose one of {', '.join(names)}"
-
-
-def it_has(names: Iterable[str], word: str = "") -> str:
-    """Return "it has a, b", or "it has none", for a message about an unknown name; "did you mean a? " comes first."""
-    names = list(names)
-    return f"{nearest(word, names)}it has {', '.join(names) or 'none'}"
 
 
 def flag_of(name: str) -> str:

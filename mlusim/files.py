@@ -16,7 +16,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
-from mlusim.errors import InputError, nearest
+from mlusim.errors import InputError
+from mlusim.spelling import nearest
 
 # On Linux, a file without a name: the system removes it with the process, however the process ends.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)

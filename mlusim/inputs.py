@@ -17,8 +17,9 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
-from mlusim.errors import InputError, choose_one, shown
+from mlusim.errors import InputError, shown
 from mlusim.files import cannot_read
+from mlusim.spelling import choose_one
 
 MAX_RANK = 64
 # By a torch dtype that NumPy lacks: that of ml_dtypes, and a torch dtype of the same size that NumPy has.

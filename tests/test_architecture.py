@@ -20,7 +20,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Packages and modules in the order of the arrows; a module may import from its own package and from those before it.
 ORDER = (
-    ("arrays", "units", "errors", "processes", "progress", "version"),
+    ("arrays", "units", "errors", "processes", "progress", "spelling", "version"),
     ("files", "own_files", "quantities", "source_code"),
     ("dtypes",),
     ("inputs",),

@@ -24,10 +24,11 @@ from mlusim.bangc.execution.file_variables import function_symbols
 from mlusim.bangc.execution.image import Image, Room, Runtime, load_runtime
 from mlusim.bangc.runtime_layout import KINDS, SRAM
 from mlusim.cores.core import Kernel
-from mlusim.errors import CompileError, InputError, nearest
+from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.inputs import as_file, as_paths, as_text, as_texts
+from mlusim.spelling import nearest
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

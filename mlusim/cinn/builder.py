@@ -11,13 +11,14 @@ from mlusim import ops
 from mlusim.cinn.net import Instruction, Variable, call_text, describe, in_context
 from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board, board
 from mlusim.inputs import as_shape, as_text, as_tuple
 from mlusim.ops.argument_errors import explained, mismatch
 from mlusim.ops.operator import Operator
 from mlusim.ops.registry import BY_NAME, operator_of
 from mlusim.ops.schema import Attribute
+from mlusim.spelling import nearest
 from mlusim.units import plural
 
 VariableOrName = Variable | str

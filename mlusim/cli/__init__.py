@@ -4,7 +4,7 @@ click and rich are imported only here and by the progress bar. Commands import t
 `mlusim --help` is fast.
 
 Commands:
-  program                  the program, and its errors as one line
+  command_line             the commands and their aliases; errors as one line, and exit codes
   run, verify              one run of an operator or a kernel
   compare, sweep, tune     many runs
   retime                   a saved run on another board
@@ -33,6 +33,6 @@ Output:
 
 from __future__ import annotations
 
-from mlusim.cli.program import program as main
+from mlusim.cli.command_line import program as main
 
 __all__ = ["main"]

@@ -36,8 +36,9 @@ from mlusim.cli.options import (
 )
 from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
-from mlusim.errors import InputError, MlusimError, choose_one
+from mlusim.errors import InputError, MlusimError
 from mlusim.source_code import file_and_kernel, is_kernel_name
+from mlusim.spelling import choose_one
 
 if TYPE_CHECKING:
     from mlusim.bangc.host.program import Program

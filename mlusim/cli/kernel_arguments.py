@@ -22,7 +22,8 @@ from mlusim.cli.option_types import (
     complete_assignment,
 )
 from mlusim.cli.options import COMPILE_OPTIONS, compile_options, seed_option
-from mlusim.errors import InputError, it_has
+from mlusim.errors import InputError
+from mlusim.spelling import it_has
 
 if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall

@@ -13,8 +13,8 @@ from mlusim.cli.help_format import SectionedCommand, Sections
 from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import SUMMARIES
-from mlusim.errors import choose_one
 from mlusim.source_code import is_kernel_name
+from mlusim.spelling import choose_one
 
 if TYPE_CHECKING:
     from mlusim.ops.commands import Command

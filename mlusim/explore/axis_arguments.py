@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.cores.tasks.launch_checks import as_grid, check_grid, clusters_of
 from mlusim.dtypes import FLOAT32
-from mlusim.errors import InputError, it_has, nearest, shown
+from mlusim.errors import InputError, shown
 from mlusim.explore.axes import CORES, Axes
 from mlusim.explore.axis_values import board_parameter, boards_of, dtypes_of, listed, numbers, several, shapes
 from mlusim.explore.kernel_call import refused_as_input
@@ -23,6 +23,7 @@ from mlusim.host.steady.steady import check_steady
 from mlusim.inputs import as_count, as_mapping, as_shape, as_text, as_texts, as_tuple, check_choice, check_operations
 from mlusim.ops.commands import Command, command_of
 from mlusim.source_code import is_kernel_name
+from mlusim.spelling import it_has, nearest
 
 # Parameters of both `sweep` and `tune`.
 _OF_ALL = ("shape", "dtype", "device", "strategy", "arguments", "seed", "db", "workers", "progress", "settings")

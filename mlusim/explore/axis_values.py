@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import BoardError, InputError, nearest, shown
+from mlusim.errors import BoardError, InputError, shown
 from mlusim.hardware import Board, board
 from mlusim.inputs import as_plain
 from mlusim.quantities import NUMBER, as_number, in_unit, units_of
+from mlusim.spelling import nearest
 
 # More values are most likely a typing error.
 MAX_VALUES = 10_000

@@ -14,11 +14,12 @@ from importlib.util import decode_source
 from pathlib import Path
 from typing import Any
 
-from mlusim.errors import InputError, it_has
+from mlusim.errors import InputError
 from mlusim.explore.fingerprint import installed
 from mlusim.files import cannot_read, open_input
 from mlusim.inputs import as_path
 from mlusim.source_code import line_of, syntax_tree
+from mlusim.spelling import it_has
 
 Function = Callable[..., Any]
 

@@ -10,8 +10,9 @@ from operator import index
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mlusim.errors import BoardError, nearest
+from mlusim.errors import BoardError
 from mlusim.hardware.checks import check_types, check_values
+from mlusim.spelling import nearest
 from mlusim.units import GIGA, cycles_to_ps
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from mlusim.errors import BoardError, nearest, shown
+from mlusim.errors import BoardError, shown
 from mlusim.hardware.board_record import Board
 from mlusim.hardware.board_values import BY_BOARD, BY_FAMILY, COMMON, Entry, Layer, PerCycle
 from mlusim.hardware.calibrated import fitted as fitted_parameters
+from mlusim.spelling import nearest
 from mlusim.units import GIB, KIB, PS_PER_S, ceil_ps
 
 SOURCES: dict[str, str] = {
@@ -129,7 +130,7 @@ def find_preset(name: str) -> Board:
     if key in preset_names():
         return preset(key)
     family = [preset_name for preset_name in preset_names() if key and preset_name.startswith(key)]
-    suggestion = nearest(key, family or [*preset_names(), *ALIASES], most=3)
+    suggestion = nearest(key, family or [*preset_names(), *ALIASES], count=3)
     raise BoardError(f"no board {shown(name)}; {suggestion}presets: {', '.join(preset_names())}")
 
 

@@ -23,11 +23,12 @@ from numpy.typing import ArrayLike
 
 from mlusim.arrays import Array
 from mlusim.dtypes import ALL, dtype_name, dtype_of, nearest_dtype
-from mlusim.errors import InputError, it_has, shown
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_count, as_shape, extents_of
+from mlusim.spelling import it_has
 
 if TYPE_CHECKING:
     from mlusim.host.device import Device

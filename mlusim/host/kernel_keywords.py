@@ -9,7 +9,8 @@ from typing import Any
 
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.launch_checks import LAUNCH_SETTINGS, kernel_name, keyword_names, parameter_names
-from mlusim.errors import ArgumentsError, InputError, nearest, shown
+from mlusim.errors import ArgumentsError, InputError, shown
+from mlusim.spelling import nearest
 
 
 def check_own_names(

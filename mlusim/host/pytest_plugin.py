@@ -100,7 +100,8 @@ def _marker_arguments(item: pytest.Item) -> dict[str, Any]:
     marker = item.get_closest_marker("mlusim")
     if marker is None:
         return {}
-    from mlusim.errors import InputError, nearest
+    from mlusim.errors import InputError
+    from mlusim.spelling import nearest
     from mlusim.verifier.check import check_names
 
     arguments = dict(marker.kwargs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from mlusim.errors import CopyError, nearest, shown
+from mlusim.errors import CopyError, shown
+from mlusim.spelling import nearest
 
 
 class MemoryKind(Enum):

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mlusim.errors import OperandError, nearest
+from mlusim.errors import OperandError
+from mlusim.spelling import nearest
 
 _COMPUTE = (
     "compute with instructions, such as core.add(dst, a, b); `await core.load(view)` returns the value of one element"

@@ -51,7 +51,7 @@ def __getattr__(name: str) -> object:
     if planned != name:
         hint = f"; mlusim.plan({planned!r}, ...) plans an operator from the shapes of its tensors"
     else:
-        from mlusim.errors import nearest
+        from mlusim.spelling import nearest
 
         hint = f": {nearest(name, __all__)}".rstrip(": ")
     raise AttributeError(f"module 'mlusim.ops' has no attribute {name!r}{hint}")

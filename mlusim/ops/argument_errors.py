@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from mlusim.errors import ArgumentsError, it_has
+from mlusim.errors import ArgumentsError
 from mlusim.ops.call import RunOptions
+from mlusim.spelling import it_has
 
 # The names of other libraries for arguments of operators: TensorFlow, PyTorch, ONNX, CINN.
 SYNONYMS = {

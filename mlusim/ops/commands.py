@@ -11,13 +11,14 @@ from typing import Any
 
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError, choose_one, flag_of, it_has, shown
+from mlusim.errors import InputError, flag_of, shown
 from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.call import Call, Input
 from mlusim.ops.operator import Operator
 from mlusim.ops.registry import OPERATORS
 from mlusim.ops.schema import Attribute, Options
+from mlusim.spelling import choose_one, it_has
 
 Chosen = tuple[Operator, dict[str, Any]]
 

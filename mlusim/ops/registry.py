@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlusim.errors import InputError, choose_one, shown
+from mlusim.errors import InputError, shown
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND
@@ -11,6 +11,7 @@ from mlusim.ops.operator import Operator
 from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
 from mlusim.ops.scatter import SCATTER, SCATTER_ND
 from mlusim.ops.tin_shift import BACKWARD, FORWARD
+from mlusim.spelling import choose_one
 
 _OPERATORS = (
     *(BITCAST_CONVERT, CAST, GATHER, GATHER_ND, INDEX_SELECT, REVERSE, FLIP, REVERSE_SEQUENCE),

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, it_has, shown
+from mlusim.errors import InputError, shown
 from mlusim.inputs import as_count, as_plain, as_shape, as_tuple
+from mlusim.spelling import it_has
 
 Options = Mapping[str, Any]
 Kind = Literal["integer", "integers", "dtype", "choice", "flag", "shape", "count"]

@@ -15,12 +15,13 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.lower_bound import LowerBound, lower_bound_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.arrays import Array
-from mlusim.errors import InputError, nearest, shown
+from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.inputs import as_count, as_plain, check_flags
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
 from mlusim.results.memory_state import MemoryState, Repeat, memory_state_of
+from mlusim.spelling import nearest
 from mlusim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Result(RunFigures):
             if hasattr(type(self), name):  # a property, whose own error this is
                 object.__getattribute__(self, name)
             known = [known for known in (*vars(self), *dir(type(self))) if not known.startswith("_")]
-            suggestion = f"{_ADVICE[name]}; " if name in _ADVICE else nearest(name, known, most=2, cutoff=0.5)
+            suggestion = f"{_ADVICE[name]}; " if name in _ADVICE else nearest(name, known, count=2, cutoff=0.5)
             raise AttributeError(
                 f"a result has no {name!r}: {suggestion}help(mlusim.Result) lists all", name=name, obj=self
             )

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from loky import cpu_count
 
-from mlusim.errors import InputError, choose_one, shown
+from mlusim.errors import InputError, shown
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
 from mlusim.inputs import as_count, as_texts, check_flags
 from mlusim.processes import without_interrupts, worker_pool
+from mlusim.spelling import choose_one
 from mlusim.validation.measurements import BOUND, READ_OFF, Measurement, measurements
 
 if TYPE_CHECKING:

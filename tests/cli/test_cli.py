@@ -323,7 +323,7 @@ def test_output_that_cannot_be_written_is_an_error():
 
 
 def test_the_help_has_the_summary_of_every_command():
-    from mlusim.cli.program import SUMMARIES
+    from mlusim.cli.command_line import SUMMARIES
 
     assert {name: command.get_short_help_str(1000) for name, command in main.commands.items()} == SUMMARIES
 
@@ -333,5 +333,5 @@ def test_the_help_imports_no_command():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     ours = {name for name in done.stdout.split() if name.startswith("mlusim.cli.")}
     assert ours <= {
-        f"mlusim.cli.{name}" for name in ("program", "help_format", "local_paths", "console", "standard_output")
+        f"mlusim.cli.{name}" for name in ("command_line", "help_format", "local_paths", "console", "standard_output")
     }

@@ -16,8 +16,8 @@ import mlusim
 from command_line import call
 from mlusim.cli import main
 from mlusim.cli.command_files import write_bytes
+from mlusim.cli.command_line import FAILED, INTERRUPTED, USAGE
 from mlusim.cli.operators import SUMMARIES
-from mlusim.cli.program import FAILED, INTERRUPTED, USAGE
 from mlusim.files import atomic_write
 
 SMALL = ("tin_shift", "--shape", "1x4x6x10")

@@ -10,7 +10,7 @@ from mlusim.bangc.compiler.entries import ENTRIES, MAIN
 from mlusim.bangc.compiler.headers import DECLARATIONS, library_names
 from mlusim.bangc.compiler.message_columns import with_own_columns
 from mlusim.bangc.compiler.undeclared_names import OWN, is_of_library
-from mlusim.errors import nearest
+from mlusim.spelling import nearest
 
 _MOST_LINES = 40
 _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:<[^()]*>)?(?:\((.*)\))?(?:\u2019|')")

@@ -20,7 +20,8 @@ from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
 from mlusim.bangc.compiler.source import source_of, text_of_user
 from mlusim.bangc.compiler.undeclared_names import LearnedNames, is_of_library, meant_by, undeclared_in
 from mlusim.bangc.compiler.unknown_names import is_unknown
-from mlusim.errors import CompileError, choose_one, nearest
+from mlusim.errors import CompileError
+from mlusim.spelling import choose_one, nearest
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board

@@ -8,7 +8,7 @@ from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler.headers import header_names, library_names
 from mlusim.bangc.compiler.undeclared_names import is_of_library
 from mlusim.cores.instructions.conversion import conversion
-from mlusim.errors import nearest
+from mlusim.spelling import nearest
 
 
 def is_unknown(name: str) -> bool:

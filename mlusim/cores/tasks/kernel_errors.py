@@ -21,12 +21,12 @@ from mlusim.errors import (
     OperandError,
     OperationLimitError,
     UnknownNameError,
-    nearest,
     shown,
 )
 from mlusim.memory.not_numeric import missing_attribute
 from mlusim.memory.view import View
 from mlusim.source_code import source_name, written_by_author
+from mlusim.spelling import nearest
 from mlusim.units import format_ns, plural
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from mlusim import Device, bangc
 from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler.undeclared_names import is_of_library
 from mlusim.bangc.compiler.unknown_names import is_unknown, not_simulated, why_missing
-from mlusim.cli.program import program
+from mlusim.cli.command_line import program
 from mlusim.errors import KernelError
 
 KERNEL = """

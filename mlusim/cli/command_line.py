@@ -1,4 +1,4 @@
-"""The program: its commands, and the conversion of every error to one line and an exit code.
+"""The command line: its commands, and the conversion of every error to one line and an exit code.
 
 0    done
 1    the run failed: a kernel, a plan, the machine
@@ -27,11 +27,12 @@ from mlusim import __version__
 from mlusim.cli.console import wrap_line
 from mlusim.cli.help_format import HelpContext
 from mlusim.cli.standard_output import reserved_for_json
-from mlusim.errors import BoardError, CompileError, InputError, KernelError, MlusimError, VerificationError, nearest
+from mlusim.errors import BoardError, CompileError, InputError, KernelError, MlusimError, VerificationError
+from mlusim.spelling import nearest
 from mlusim.version import build
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
-_SECOND_NAMES = {"check": "verify"}
+_ALIASES = {"check": "verify"}
 # The modules of `mlusim.cli` with a command of that name, and its summary: the help imports none of them.
 SUMMARIES = {
     "run": "Run an operator, or a kernel of your own, on a simulated board.",
@@ -133,7 +134,7 @@ class Program(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with that name or alias."""
-        return super().get_command(ctx, _SECOND_NAMES.get(cmd_name, cmd_name))
+        return super().get_command(ctx, _ALIASES.get(cmd_name, cmd_name))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, the most used first."""
