@@ -34,7 +34,7 @@ from mlusim.errors import BoardError
 from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows
 from mlusim.hardware.presets import find_preset
-from mlusim.units import PS_PER_US, plural, short_bytes, signed
+from mlusim.units import format_us, plural, short_bytes, signed
 
 MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
 COVERAGE = 0.9  # the fraction of runs whose true time the band should contain
@@ -74,12 +74,10 @@ class ErrorEstimate:
             return f"not measured: {self.why}"
         low, high = (signed(100 * extreme(self.errors), 0) for extreme in (min, max))
         errors = f"{low} %" if low == high else f"{low} to {high} %"
-        bounds = f"{self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
-        band = f"{100 * COVERAGE:.0f} % band {bounds}"
-        limits = f"; beyond these: {self.why}" if self.why else ""
-        count = len(self.nearest)
-        measurements = f"{plural(count, 'measurement')} of the kind {self.kind!r}"
-        return f"{band}; {measurements}, off by {errors} when left out of the fit{limits}"
+        band = f"{100 * COVERAGE:.0f} % band {format_us(self.low_ps)} to {format_us(self.high_ps)}"
+        measurements = f"{plural(len(self.nearest), 'measurement')} of the kind {self.kind!r}"
+        unmeasured = f"; not measured: {self.why}" if self.why else ""
+        return f"{band}; off by {errors} on {measurements} that the fit did not use{unmeasured}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the known error as JSON types."""
