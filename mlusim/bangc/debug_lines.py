@@ -147,8 +147,8 @@ def _inlined(unit: Any, names: dict[int, str]) -> list[tuple[int, int, str, int,
             continue
         location = names.get(attributes["DW_AT_call_file"].value, ""), attributes["DW_AT_call_line"].value
         function = entry.get_DIE_from_attribute("DW_AT_abstract_origin")
-        written = "DW_AT_artificial" not in function.attributes
-        spans += [(low, high, *location, written) for low, high in _spans(unit, attributes)]
+        is_in_source = "DW_AT_artificial" not in function.attributes
+        spans += [(low, high, *location, is_in_source) for low, high in _spans(unit, attributes)]
     return spans
 
 

@@ -26,9 +26,9 @@ class KernelName(str):
 
     def __new__(cls, name: str, options: Mapping[str, Any]) -> Self:
         """Create the name with the options."""
-        made = super().__new__(cls, name)
-        made.options = options
-        return made
+        kernel_name = super().__new__(cls, name)
+        kernel_name.options = options
+        return kernel_name
 
 
 def is_kernel_file(word: str) -> bool:

@@ -81,7 +81,7 @@ class Module:
     def __init__(
         self,
         path: Path,
-        on: Board,
+        board: Board,
         *,
         options: Options,
         sources: tuple[Path, ...] = (),
@@ -90,24 +90,24 @@ class Module:
         instance_of: Module | None = None,
     ) -> None:
         self.path = path
-        self.board = on
+        self.board = board
         self.options = options
         self.sources = sources
         self._instantiate_names = instantiate
         self._instantiated: dict[str, Module] = {}
-        self._boards: dict[tuple[Any, ...], Module] = {_board_key(on): self}
+        self._boards: dict[tuple[Any, ...], Module] = {_board_key(board): self}
         self._kernels: dict[str, Kernel] = {}
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
         # Names and initial values of its variables are in the images of the module that it is an instance of.
         self._instance_of = instance_of
         self.variables: DeviceVariables = (
-            instance_of.variables if instance_of else DeviceVariables(path.name, on.vector_alignment_bytes)
+            instance_of.variables if instance_of else DeviceVariables(path.name, board.vector_alignment_bytes)
         )
         self._points: dict[str, EntryPoint] | None = None
         self._host: Module | None = None
         self._syntax_only = syntax_only
-        program = translate((path, *sources), on, options, instantiate, syntax_only=syntax_only)
+        program = translate((path, *sources), board, options, instantiate, syntax_only=syntax_only)
         self._texts = program.texts
         self.calls = program.calls
         self.missing = program.missing
@@ -125,8 +125,8 @@ class Module:
             return True
         # Under `#ifndef __BANG_ARCH__`, only the host has it.
         files = () if self.options.for_host else (self.path, *self.sources)
-        named = any(_MAIN.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
-        return named and self.host.has_main
+        names_main = any(_MAIN.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
+        return names_main and self.host.has_main
 
     @property
     def host(self) -> Module:
@@ -135,11 +135,11 @@ class Module:
             options = replace(self.options, for_host=True)
             try:
                 checked = self._syntax_only
-                made = Module(self.path, self.board, options=options, sources=self.sources, syntax_only=checked)
+                module = Module(self.path, self.board, options=options, sources=self.sources, syntax_only=checked)
             except CompileError as error:
                 remedy = "note: put what only the board has under #ifdef __BANG_ARCH__"
                 raise CompileError(f"in host code, where __BANG_ARCH__ is not defined, {error}\n{remedy}") from None
-            self._host = self if not checked and made.binary == self.binary else made
+            self._host = self if not checked and module.binary == self.binary else module
         return self._host
 
     @property
@@ -153,10 +153,10 @@ class Module:
 
     def __getitem__(self, name: str) -> Kernel:
         """Return the kernel of an entry. Raises `InputError` for an unknown name."""
-        known = self._kernels.get(name)
-        if known is None:
-            known = self._kernels[name] = self._kernel(name)
-        return known
+        cached = self._kernels.get(name)
+        if cached is None:
+            cached = self._kernels[name] = self._kernel(name)
+        return cached
 
     def __repr__(self) -> str:
         return f"<{self.path.name} for {self.board.name}: {', '.join(self.entries)}>"
@@ -186,15 +186,15 @@ class Module:
         names = (entry.name for entry in self._entries)
         return symbol is None or any(symbol == name or f"{len(name)}{name}" in symbol for name in names)
 
-    def for_board(self, on: Board) -> Module:
+    def for_board(self, board: Board) -> Module:
         """Return the same file for a board; compiled again if the compiled code would differ."""
-        key = _board_key(on)
+        key = _board_key(board)
         module = self._boards.get(key)
         if module is None:
             names = self._instantiate_names
-            template = self._instance_of and self._instance_of.for_board(on)
+            template = self._instance_of and self._instance_of.for_board(board)
             module = Module(
-                self.path, on, options=self.options, sources=self.sources, instantiate=names, instance_of=template
+                self.path, board, options=self.options, sources=self.sources, instantiate=names, instance_of=template
             )
             self._boards[key] = module
         return module
@@ -215,10 +215,10 @@ class Module:
 
     def sram_of(self, chip: Chip, cluster: int) -> Room:
         """Return the arrays of `__mlu_shared__` in a cluster of a device."""
-        found = self._cluster(chip, cluster)
+        memory = self._cluster(chip, cluster)
         # The first image of a cluster places the arrays at file scope.
-        found.image(0)
-        return found.sram
+        memory.image(0)
+        return memory.sram
 
     def _cluster(self, chip: Chip, index: int) -> Cluster:
         clusters = self._pools.get(chip)
@@ -242,7 +242,7 @@ class Module:
         variables: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         for module in self._boards.values():
             for image in module.images():
-                variables |= {(id(image), name): (fresh, now) for name, fresh, now in image.file_variables()}
+                variables |= {(id(image), name): (fresh, content) for name, fresh, content in image.file_variables()}
         return variables
 
     def images(self) -> list[Image]:
@@ -253,22 +253,30 @@ class Module:
     def unknown_text(self, name: str) -> str:
         """Describe an intrinsic that the simulator does not support."""
         others = sorted(set(self.missing) - {name})
-        shown = ", ".join(others[:_SHOWN])
-        more = f" and {len(others) - _SHOWN} more, which `mlusim bangc check` lists" if len(others) > _SHOWN else ""
-        rest = f"the file also calls the unknown {shown}{more}" if others else ""
+        names = ", ".join(others[:_SHOWN])
+        more_text = (
+            f" and {len(others) - _SHOWN} more, which `mlusim bangc check` lists" if len(others) > _SHOWN else ""
+        )
+        others_text = f"the file also calls the unknown {names}{more_text}" if others else ""
         text = not_simulated(name)
         stop = " " if text.endswith("?") else "; "
-        return f"{text}{stop}{rest or f'the other intrinsics of {self.path.name} are known'}"
+        return f"{text}{stop}{others_text or f'the other intrinsics of {self.path.name} are known'}"
 
     def _kernel(self, name: str) -> Kernel:
         module = self
-        wanted = "".join(name.split())
+        name_without_blanks = "".join(name.split())
         if "<" in name:
-            module = self._instantiated.get(wanted) or self._instantiate(name, wanted)
+            module = self._instantiated.get(name_without_blanks) or self._instantiate(name, name_without_blanks)
         points = {"".join(key.split()): point for key, point in module.points().items()}
         # A qualified name is accepted if the entry's own name is unique.
-        short = [entry.launch_name for entry in self._entries if entry.qualified == wanted and not entry.template]
-        point = points.get(wanted) or (points.get("".join(short[0].split())) if len(short) == 1 else None)
+        launch_names = [
+            entry.launch_name
+            for entry in self._entries
+            if entry.qualified == name_without_blanks and not entry.template
+        ]
+        point = points.get(name_without_blanks) or (
+            points.get("".join(launch_names[0].split())) if len(launch_names) == 1 else None
+        )
         if point is None:
             templates = [entry for entry in self._entries if entry.name == name and entry.template]
             if templates:
@@ -276,20 +284,22 @@ class Module:
                     f"{name} of {self.path.name} is a template: name what it is instantiated with, such as "
                     f"{name}<{', '.join(['float'] * min(templates[0].template, 2))}>"
                 )
-            there = ", ".join(self.entries) or "none: no function is __mlu_entry__ or __mlu_global__"
-            raise InputError(f"{self.path.name} has no entry {name!r}; {nearest(name, points)}its entries: {there}")
+            entries_text = ", ".join(self.entries) or "none: no function is __mlu_entry__ or __mlu_global__"
+            raise InputError(
+                f"{self.path.name} has no entry {name!r}; {nearest(name, points)}its entries: {entries_text}"
+            )
         from mlusim.bangc.execution.kernel import kernel_of
 
         return kernel_of(module, point)
 
-    def _instantiate(self, name: str, wanted: str) -> Module:
+    def _instantiate(self, name: str, instance: str) -> Module:
         base = name.split("<", 1)[0].strip()
         if all(base not in (entry.name, entry.qualified) for entry in self._entries):
             raise InputError(
                 f"{self.path.name} has no entry {base!r}; {nearest(base, self.entries)}its entries: "
                 f"{', '.join(self.entries)}"
             )
-        made = Module(
+        module = Module(
             self.path,
             self.board,
             options=self.options,
@@ -297,8 +307,8 @@ class Module:
             instantiate=(name,),
             instance_of=self,
         )
-        self._instantiated[wanted] = made
-        return made
+        self._instantiated[instance] = module
+        return module
 
 
 @lru_cache(maxsize=4096)
@@ -308,9 +318,9 @@ def _line_of(binary: Path, address: int) -> tuple[str, int, str] | None:
     return (*location, "") if location is not None and location[0] else None
 
 
-def _board_key(on: Board) -> tuple[Any, ...]:
+def _board_key(board: Board) -> tuple[Any, ...]:
     """Return the properties of a board that compiled code depends on."""
-    return (*board_defines(on), on.vector_alignment_bytes)
+    return (*board_defines(board), board.vector_alignment_bytes)
 
 
 def compile(  # noqa: A001 - the public name

@@ -55,10 +55,10 @@ def files_of(paths: Iterable[str | Path]) -> list[Path]:
     for folder_or_file in paths:
         path = as_path(folder_or_file)
         if path.is_dir():
-            inside = sorted(path.rglob(f"*{SUFFIX}"))
-            if not inside:
+            found_files = sorted(path.rglob(f"*{SUFFIX}"))
+            if not found_files:
                 raise InputError(f"{folder_or_file}: no {SUFFIX} file in this folder")
-            files += inside
+            files += found_files
         elif path.is_file():
             files.append(path)
         else:
@@ -82,7 +82,7 @@ def survey(
             module = compile_file(path, device, syntax_only=True, **options)
         except CompileError as error:
             return Surveyed(str(path), compiles=False, error=error.message)
-        known = tuple(sorted(set(module.calls) & intrinsics.names()))
+        known_calls = tuple(sorted(set(module.calls) & intrinsics.names()))
         missing = tuple(sorted(name for name in module.missing if not is_of_library(name)))
         remedies = tuple(_remedy(name, *module.missing[name]) for name in missing)
         libraries = tuple(sorted(name for name in module.missing if is_of_library(name)))
@@ -91,7 +91,7 @@ def survey(
             compiles=True,
             entries=tuple(module.entries),
             has_main=module.has_main,
-            known=known,
+            known=known_calls,
             missing=missing,
             remedies=remedies,
             libraries=libraries,

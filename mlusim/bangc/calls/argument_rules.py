@@ -40,7 +40,7 @@ def argument_rules(name: str, signatures: Sequence[CSignature], count: int) -> l
     """Return the rules for calls of an intrinsic with that many arguments: what all its argument lists require."""
     for pattern, first, others in _LISTS:
         if re.fullmatch(pattern, name):
-            return list(_of_list(name, [*first, *[others] * count][:count]))
+            return list(_list_rules(name, [*first, *[others] * count][:count]))
     if name in ADDRESSES:
         text = "is an address, and an object was passed; pass its data() or its address"
         return [(f"!::std::is_class<A{at}>::value", f"{name}: argument {at + 1} {text}") for at in ADDRESSES[name]]
@@ -51,11 +51,11 @@ def argument_rules(name: str, signatures: Sequence[CSignature], count: int) -> l
     return [rule for rule in rules[0] if all(rule in other for other in rules)] if rules else []
 
 
-def _of_list(name: str, arguments: Sequence[str]) -> Iterator[Rule]:
+def _list_rules(name: str, arguments: Sequence[str]) -> Iterator[Rule]:
     names = [argument.lstrip("*") or "a pointer or a number" for argument in arguments]
     for position, argument in enumerate(arguments):
         if argument:
-            yield _kind(name, names, position, is_pointer=argument.startswith("*"))
+            yield _pointer_or_number(name, names, position, is_pointer=argument.startswith("*"))
         if argument == "*dst":
             yield _not_const(name, position)
     if "_atomic_" in name:
@@ -73,29 +73,29 @@ def _rules(name: str, signature: CSignature, count: int) -> Iterator[Rule]:
         if argument.number:
             yield from _vector_or_number(name, signature, position)
         else:
-            yield _kind(name, names, position, is_pointer=argument.shape is not None)
+            yield _pointer_or_number(name, names, position, is_pointer=argument.shape is not None)
         if argument.name == "dst":
             yield _not_const(name, position)
     pointers = {argument.name: f"A{position}" for position, argument in enumerate(arguments) if argument.shape}
     cast = conversion(name)
     if cast is None:
-        yield from _matches(name, signature, pointers)
+        yield from _matching_types(name, signature, pointers)
         return
     # Signs may differ: whether `char` is signed depends on the compiler. `__bang_int2float` also takes the bits of
     # integers in an array of floats (B).
     for pointer, kind in pointers.items():
-        wanted = cast[1] if pointer == "dst" else cast[0]
-        codes = [code_of_dtype(wanted)] + [code_of_dtype(cast[1])] * name.startswith("__bang_int2float")
+        dtype = cast[1] if pointer == "dst" else cast[0]
+        codes = [code_of_dtype(dtype)] + [code_of_dtype(cast[1])] * name.startswith("__bang_int2float")
         accepted = " || ".join(f"::mlusim::is_element<{kind}, {code}>()" for code in dict.fromkeys(codes))
         remedy = "cast the pointer, or call the conversion of its type"
-        yield accepted, f"{name}: {pointer} must point to {wanted.name}; {remedy}"
+        yield accepted, f"{name}: {pointer} must point to {dtype.name}; {remedy}"
 
 
-def _kind(name: str, names: Sequence[str], position: int, *, is_pointer: bool) -> Rule:
+def _pointer_or_number(name: str, names: Sequence[str], position: int, *, is_pointer: bool) -> Rule:
     """Return the rule for an argument that is a pointer, where an integer may be null or an address; or a number."""
-    kind, wanted, passed = ("is_float", "pointer", "number") if is_pointer else ("is_pointer", "number", "pointer")
-    what = f"{name}: argument {position + 1}, {names[position]}, is a {wanted}, and a {passed} was passed"
-    return f"!::mlusim::{kind}<A{position}>()", f"{what}; the arguments are ({', '.join(names)})"
+    kind, expected, passed = ("is_float", "pointer", "number") if is_pointer else ("is_pointer", "number", "pointer")
+    argument_text = f"{name}: argument {position + 1}, {names[position]}, is a {expected}, and a {passed} was passed"
+    return f"!::mlusim::{kind}<A{position}>()", f"{argument_text}; the arguments are ({', '.join(names)})"
 
 
 def _not_const(name: str, position: int) -> Rule:
@@ -111,14 +111,14 @@ def _vector_or_number(name: str, signature: CSignature, position: int) -> Iterat
     takes_number = name.endswith(_OF_NUMBERS)
     names = {other for other in BY_INTRINSIC if BY_INTRINSIC[other].name == signature.instruction.name}
     others = sorted(other for other in names if other.endswith(_OF_NUMBERS) != takes_number)
-    taken, passed = ("a number", "a vector") if takes_number else ("a vector", "a number")
+    expected, passed = ("a number", "a vector") if takes_number else ("a vector", "a number")
     remedy = f"call {others[-1]}" if others else "pass a number" if takes_number else "fill an array with it"
     condition = f"{'!' if takes_number else ''}::mlusim::is_pointer<A{position}>()"
-    what = f"{name}: argument {position + 1}, {signature.arguments[position].name}, is"
-    yield condition, f"{what} {taken}, and {passed} was passed; {remedy}"
+    argument_text = f"{name}: argument {position + 1}, {signature.arguments[position].name}, is"
+    yield condition, f"{argument_text} {expected}, and {passed} was passed; {remedy}"
 
 
-def _matches(name: str, signature: CSignature, pointers: dict[str, str]) -> Iterator[Rule]:
+def _matching_types(name: str, signature: CSignature, pointers: dict[str, str]) -> Iterator[Rule]:
     """Yield the rules for operands that have the element type of the first source, or its width."""
     by_value = {argument.types for argument in signature.arguments}
     operands = [
@@ -126,12 +126,12 @@ def _matches(name: str, signature: CSignature, pointers: dict[str, str]) -> Iter
         for operand in signature.instruction.operands
         if operand.name in pointers and operand.name not in by_value
     ]
-    same = [operand.name for operand in operands if operand.match is Match.SAME]
-    wide = [operand.name for operand in operands if operand.match is Match.WIDTH]
-    first = same[-1:] or [operand.name for operand in operands[:1]]
+    same_type = [operand.name for operand in operands if operand.match is Match.SAME]
+    same_width = [operand.name for operand in operands if operand.match is Match.WIDTH]
+    reference = same_type[-1:] or [operand.name for operand in operands[:1]]
     for function, group, rule in (
-        ("element", same, "one element type; convert one first, or cast its pointer to the type of its values"),
-        ("width", [*first, *wide], "elements of the same width; convert one first"),
+        ("element", same_type, "one element type; convert one first, or cast its pointer to the type of its values"),
+        ("width", [*reference, *same_width], "elements of the same width; convert one first"),
     ):
         if len(group) > 1:
             values = ", ".join(f"::mlusim::{function}<{pointers[pointer]}>()" for pointer in group)

@@ -111,10 +111,10 @@ def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any
 
 
 def _divide(
-    task: CompiledTask, line: int, values: dict[str, Any], kind: str, dst: str, src: str, by: str, count: str
+    task: CompiledTask, line: int, values: dict[str, Any], kind: str, dst: str, src: str, divisor: str, count: str
 ) -> None:
     code, shape = _code(kind), (int(values[count]),)
-    operands = (task.view(code, values[dst], shape), task.view(code, values[src], shape), values[by])
+    operands = (task.view(code, values[dst], shape), task.view(code, values[src], shape), values[divisor])
     vector.issue(task.issuer, line, INSTRUCTIONS["div"], operands, {})
 
 

@@ -62,11 +62,11 @@ def _prepare(
     intrinsic: Intrinsic, task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
 ) -> Awaitable[None] | None:
     """Execute a call, and cache it for repetition with equal values."""
-    again = intrinsic.prepare(task, line, codes, values) if intrinsic.prepare else None
-    if again is None:
+    execute = intrinsic.prepare(task, line, codes, values) if intrinsic.prepare else None
+    if execute is None:
         return intrinsic.handler(task, line, codes, values)
-    task.know(again, line)
-    return again()
+    task.know(execute, line)
+    return execute()
 
 
 def _codes(words: Any) -> list[int]:
@@ -81,14 +81,14 @@ def _layout(codes: tuple[int, ...]) -> struct.Struct:
     return struct.Struct("<" + "".join(kinds))
 
 
-def call_of(words: Any) -> tuple[int, int, list[Any], list[int]]:
+def decode_call(words: Any) -> tuple[int, int, list[Any], list[int]]:
     """Return the parts of a call record: address of the file's name, line, values, codes of their types."""
     codes = _codes(words)
     values = _layout(tuple(codes)).unpack_from(words.cast("B"), _VALUES_BYTE)
     return words[FILE_WORD], words[LINE_WORD], list(values), codes
 
 
-def answer(words: Any, value: Any) -> None:
+def set_result(words: Any, value: Any) -> None:
     """Set the return value of the call, a float or an integer: 64 bits."""
     number = _WORD.unpack(_DOUBLE.pack(value))[0] if isinstance(value, float) else int(value) & (1 << 64) - 1
     words[RESULT_WORD] = number

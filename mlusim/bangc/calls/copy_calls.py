@@ -41,12 +41,12 @@ def memcpy_nram(task: CompiledTask, line: int, _codes: list[int], values: tuple[
 
 
 def _issue(task: CompiledTask, line: int, values: tuple[Any, ...], *, blocking: bool) -> Waiting:
-    how = values[2:]
-    form = task.byte_forms.get(how)
+    form_arguments = values[2:]
+    form = task.byte_forms.get(form_arguments)
     if form is None:
-        dst, src, form = _new_form(task, values, how)
+        dst, src, form = _new_form(task, values, form_arguments)
     else:
-        dst, src = task.place(values[0]), task.place(values[1])
+        dst, src = task.locate_cached(values[0]), task.locate_cached(values[1])
         # On a memory core, each copy is checked for memories that the core lacks.
         if not task.arrays.lacks_memory:
             task.know(_prepared(task, line, form, blocking=blocking), line)
@@ -58,15 +58,17 @@ def _prepared(task: CompiledTask, line: int, form: ByteForm, *, blocking: bool) 
     words, issuer = task.image.words, task.issuer
 
     def issue() -> Waiting | None:
-        dst, src = task.place(words[VALUES_WORD]), task.place(words[VALUES_WORD + 1])
+        dst, src = task.locate_cached(words[VALUES_WORD]), task.locate_cached(words[VALUES_WORD + 1])
         waits = copy_bytes(issuer, line, form, dst, src, blocking=blocking)
         return waits if blocking else None
 
     return issue
 
 
-def _new_form(task: CompiledTask, values: tuple[Any, ...], how: tuple[Any, ...]) -> tuple[Place, Place, ByteForm]:
-    """Return places and form of a copy; caches the form unless it depends on more than `how`."""
+def _new_form(
+    task: CompiledTask, values: tuple[Any, ...], form_arguments: tuple[Any, ...]
+) -> tuple[Place, Place, ByteForm]:
+    """Return places and form of a copy; caches the form unless it depends on more than `form_arguments`."""
     # Floats become integers, as in C.
     numbers = [int(value) for value in values]
     dst, src, size, number = numbers[:4]
@@ -88,9 +90,9 @@ def _new_form(task: CompiledTask, values: tuple[Any, ...], how: tuple[Any, ...])
         if direction is not Direction.SRAM2SRAM:
             raise CopyError(f"memcpy in direction {direction.name} with a cluster: only SRAM2SRAM takes one; omit it")
         target = task.remote(dst, strides.pop())
-        return target, task.place(src), byte_form(task.issuer, size, direction, tuple(strides))
-    form = task.byte_forms[how] = byte_form(task.issuer, size, direction, tuple(strides))
-    return task.place(dst), task.place(src), form
+        return target, task.locate_cached(src), byte_form(task.issuer, size, direction, tuple(strides))
+    form = task.byte_forms[form_arguments] = byte_form(task.issuer, size, direction, tuple(strides))
+    return task.locate_cached(dst), task.locate_cached(src), form
 
 
 def _note_filters(task: CompiledTask, dst: int, size: int, strides: list[int]) -> None:

@@ -38,20 +38,20 @@ _LARGE = 1 << 31
 def _strided(task: CompiledTask, code: int, address: int, count: int, loops: tuple[tuple[int, int], ...]) -> View:
     """Return `count` elements over loops of (repetitions minus one, stride in bytes), innermost last."""
     first = task.view(code, address, (count,))
-    shape = (*(more + 1 for more, _ in loops), count)
+    shape = (*(count_minus_1 + 1 for count_minus_1, _ in loops), count)
     strides = (*(stride for _, stride in loops), first.itemsize)
     _check_reach(first, shape, strides, f"{list(shape)} elements with strides {list(strides)}")
     return View.strided(first.allocation, first.offset, shape, strides, first.dtype)
 
 
-def _check_reach(first: View, shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> None:
+def _check_reach(first: View, shape: tuple[int, ...], strides: tuple[int, ...], role: str) -> None:
     """Raise `AccessError` if elements with these strides in bytes, from that of a view on, leave its array."""
     steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
     lowest = first.offset + sum(min(step, 0) for step in steps)
     if lowest < 0:
-        raise AccessError(f"{what} from {first!r} on begin {group_digits(-lowest)} B before the array")
+        raise AccessError(f"{role} from {first!r} on begin {group_digits(-lowest)} B before the array")
     if first.offset + sum(max(step, 0) for step in steps) + first.itemsize > first.allocation.nbytes:
-        raise AccessError(f"{what} from {first!r} on extend beyond the array")
+        raise AccessError(f"{role} from {first!r} on extend beyond the array")
 
 
 def _operand(task: CompiledTask, code: int, value: Any, shape: tuple[int, ...]) -> Any:
@@ -121,8 +121,10 @@ def _moving(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, 
     """dst, src, bytes; or with strides on both sides and the number of segments minus one."""
     del codes
     dst, src, size, *strides = values
-    to_stride, from_stride, more = strides or (size, size, 0)
-    sides = [_rows(task, address, stride, size, more + 1) for address, stride in ((dst, to_stride), (src, from_stride))]
+    to_stride, from_stride, segments = strides or (size, size, 0)
+    sides = [
+        _rows(task, address, stride, size, segments + 1) for address, stride in ((dst, to_stride), (src, from_stride))
+    ]
     uncached_vector.bang_move(task.issuer, line, *sides)
 
 
@@ -155,11 +157,11 @@ def _check_arch(task: CompiledTask, name: str) -> None:
 
 
 def _issue_by_offsets(task: CompiledTask, line: int, name: str, codes: list[int], values: tuple[Any, ...]) -> None:
-    dst_address, src_address, offset_address, *rest = values
-    mask_address = rest.pop(0) if codes[3] >= POINTER else 0
-    size = int(rest[0])
+    dst_address, src_address, offset_address, *options = values
+    mask_address = options.pop(0) if codes[3] >= POINTER else 0
+    size = int(options[0])
     # The direction follows from the memories of the addresses; the async builtin has no direction argument.
-    stride, count = int(rest[-2]), int(rest[-1])
+    stride, count = int(options[-2]), int(options[-1])
     offsets_view = task.view(codes[2], offset_address, (count,))
     task.issuer.unit.update_memory(task.issuer.task.now_ps)
     offsets = offsets_view.typed().astype(np.int64)
@@ -169,15 +171,15 @@ def _issue_by_offsets(task: CompiledTask, line: int, name: str, codes: list[int]
         bits = task.view(POINTER | 1, mask_address, (-(-count // 8),))
         selected = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
         indices = (offsets_view, bits)
-    chosen = offsets[selected]
+    selected_offsets = offsets[selected]
     far_address, near_address = (dst_address, src_address) if name == "scatter" else (src_address, dst_address)
-    _check_offsets(task, name, chosen, selected, far_address, size)
-    step = math.gcd(*chosen.tolist(), size) if len(chosen) else size
-    reach = int(chosen.max()) // step + 1 if len(chosen) else 1
-    far = _rows(task, far_address, step, size, reach)
-    near = _rows(task, near_address, stride, size, count)
-    rows = chosen // step
-    dst, src = (far, near) if name == "scatter" else (near, far)
+    _check_offsets(task, name, selected_offsets, selected, far_address, size)
+    step = math.gcd(*selected_offsets.tolist(), size) if len(selected_offsets) else size
+    reach = int(selected_offsets.max()) // step + 1 if len(selected_offsets) else 1
+    scattered_rows = _rows(task, far_address, step, size, reach)
+    row_views = _rows(task, near_address, stride, size, count)
+    rows = selected_offsets // step
+    dst, src = (scattered_rows, row_views) if name == "scatter" else (row_views, scattered_rows)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
     loop = RowLoop(count, len(selected), dst_rows, src_rows, NO_ADDRESS, indices, unread=True)
     copy_loop(task.issuer, line, name, dst, src, loop, method="instruction")
@@ -193,12 +195,12 @@ async def _extension(task: CompiledTask, line: int, codes: list[int], values: tu
     await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
     dst, src, counts_address = values[:3]
     size, number = int(values[3]), int(values[5])
-    counts = task.view(codes[2], counts_address, (number,))
+    extents = task.view(codes[2], counts_address, (number,))
     task.issuer.unit.update_memory(task.issuer.task.now_ps)
-    rows = np.repeat(np.arange(number), counts.typed().astype(np.int64))
+    rows = np.repeat(np.arange(number), extents.typed().astype(np.int64))
     if len(rows):
         sides = _rows(task, dst, size, size, len(rows)), _rows(task, src, size, size, number)
-        loop = RowLoop(len(rows), len(rows), None, rows, NO_ADDRESS, (counts,))
+        loop = RowLoop(len(rows), len(rows), None, rows, NO_ADDRESS, (extents,))
         copy_loop(task.issuer, line, "extension", *sides, loop, method="instruction")
     await syncs.sync(task.issuer, line)
 
@@ -207,16 +209,16 @@ def _check_offsets(
     task: CompiledTask, name: str, offsets: Integers, selected: Integers, address: int, size: int
 ) -> None:
     """Raise `AccessError` for the first byte offset whose segment leaves its array or tensor."""
-    far = task.pointer(address)
-    room = far.allocation.nbytes - far.offset
-    wrong = np.flatnonzero((offsets < 0) | (offsets + size > room))
-    if len(wrong):
-        offset = int(offsets[wrong[0]])
+    pointer = task.pointer(address)
+    room = pointer.allocation.nbytes - pointer.offset
+    outside = np.flatnonzero((offsets < 0) | (offsets + size > room))
+    if len(outside):
+        offset = int(offsets[outside[0]])
         word = f"{group_digits(offset)} ({offset:#x})" if offset >= _LARGE else group_digits(offset)
         raise AccessError(
-            f"{name}: element {int(selected[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B "
-            f"from there on extend beyond {far.allocation.name}, which has {group_digits(room)} B from that address "
-            "on; offsets count bytes"
+            f"{name}: element {int(selected[outside[0]])} of the offsets is {word}, and {group_digits(size)} B "
+            f"from there on extend beyond {pointer.allocation.name}, which has {group_digits(room)} B from that "
+            "address on; offsets count bytes"
         )
 
 

@@ -175,8 +175,11 @@ ATTRIBUTES: dict[int, Callable[[Board], int]] = {
 
 def _table(text: str, returns: str) -> dict[str, tuple[int, str]]:
     """Return number of arguments and return type by name."""
-    found = re.finditer(r"(\w+)(?: (\d+)|\((.*?)\))", text)
-    return {name: (int(count or len(_types(types))), returns) for name, count, types in (one.groups() for one in found)}
+    matches = re.finditer(r"(\w+)(?: (\d+)|\((.*?)\))", text)
+    return {
+        name: (int(count or len(_types(types))), returns)
+        for name, count, types in (match.groups() for match in matches)
+    }
 
 
 def _types(parameters: str) -> list[str]:
@@ -193,9 +196,9 @@ HOST_CALLS: dict[str, tuple[int, str]] = {
 PARAMETERS: dict[str, str] = dict(re.findall(r"(\w+)\((.*?)\)", _STATUS))
 
 
-def parameters_and_body(name: str, *more: str) -> str:
+def parameters_and_body(name: str, *extra: str) -> str:
     """Return what follows the name of a function that calls one of `PARAMETERS`, with more arguments."""
     types = _types(PARAMETERS[name])
-    taken = ", ".join(f"{kind} a{k}" for k, kind in enumerate(types))
-    passed = ", ".join((*(f"a{k}" for k in range(len(types))), *more))
-    return f"({taken}) {{ return {name}({passed}); }}"
+    parameters = ", ".join(f"{kind} a{k}" for k, kind in enumerate(types))
+    arguments = ", ".join((*(f"a{k}" for k in range(len(types))), *extra))
+    return f"({parameters}) {{ return {name}({arguments}); }}"

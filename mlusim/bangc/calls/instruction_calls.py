@@ -145,20 +145,20 @@ class SignatureCalls:
 
     def issue(self, task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
         """Execute a call: the instruction, or one for each segment."""
-        found = self._operands(task, codes, values)
-        if found is None:
+        operands = self._operands(task, codes, values)
+        if operands is None:
             for segment in _segments(self._signatures, values) or ():
                 self.issue(task, line, codes[: len(segment)], segment)
             return None
-        waiting = vector.call(task.issuer, line, *found, {})
-        return None if waiting is None else task.answer_later(waiting)
+        waiting = vector.call(task.issuer, line, *operands, {})
+        return None if waiting is None else task.set_result_later(waiting)
 
     def prepare(
         self, task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]
     ) -> Callable[[], Awaitable[None] | None] | None:
         """Return a function that repeats a call; None for a call that represents several."""
-        found = self._operands(task, codes, values)
-        return None if found is None else vector.prepare_call(task.issuer, line, *found)
+        operands = self._operands(task, codes, values)
+        return None if operands is None else vector.prepare_call(task.issuer, line, *operands)
 
     def _operands(
         self, task: CompiledTask, codes: list[int], values: tuple[Any, ...]
@@ -199,24 +199,24 @@ class SignatureCalls:
 def _deciding(signature: CSignature, codes: list[int]) -> list[int]:
     """Return the arguments whose values affect how a call is interpreted: all numbers that are not mere operands."""
     instruction = signature.instruction
-    words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
-    free = {operand.name for operand in instruction.operands if operand.number} - set(re.findall(r"\w+", words))
+    shape_text = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
+    given = {operand.name for operand in instruction.operands if operand.number} - set(re.findall(r"\w+", shape_text))
     return [
         position
         for position, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
         if code < POINTER
-        and not (argument.name in free and not any(name in instruction.attributes for name in argument.stands_for))
+        and not (argument.name in given and not any(name in instruction.attributes for name in argument.stands_for))
     ]
 
 
 def _counts_given_as_floats(signature: CSignature, codes: list[int]) -> list[int]:
     """Return the positions of counts and extents passed as a float, such as `n / 2.0f`."""
-    words = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
-    counts = set(re.findall(r"\w+", words))
+    shape_text = " ".join(expression for argument in signature.arguments for expression in argument.shape or ())
+    names = set(re.findall(r"\w+", shape_text))
     return [
         position
         for position, (argument, code) in enumerate(zip(signature.arguments, codes, strict=False))
-        if code < POINTER and kind_of(code) in (FLOAT, BFLOAT) and argument.shape is None and argument.name in counts
+        if code < POINTER and kind_of(code) in (FLOAT, BFLOAT) and argument.shape is None and argument.name in names
     ]
 
 
@@ -228,12 +228,12 @@ def _segments(signatures: list[CSignature], values: tuple[Any, ...]) -> list[tup
     """
     name = signatures[0].instruction.name
     if name == "convert" and len(values) in _STRIDED_CONVERSIONS:
-        *rest, to_stride, from_stride, more = values
-        dst, src, *numbers = rest
-        return [(dst + k * to_stride, src + k * from_stride, *numbers) for k in range(int(more) + 1)]
+        *arguments, to_stride, from_stride, segments = values
+        dst, src, *numbers = arguments
+        return [(dst + k * to_stride, src + k * from_stride, *numbers) for k in range(int(segments) + 1)]
     if name == "write_value" and len(values) in _STRIDED_FILLS:
-        dst, count, value, inner_stride, inner, *rest = values
-        outer_stride, outer = rest or (0, 0)
+        dst, count, value, inner_stride, inner, *arguments = values
+        outer_stride, outer = arguments or (0, 0)
         return [
             (dst + j * outer_stride + k * inner_stride, count, value)
             for j in range(int(outer) + 1)
@@ -308,10 +308,10 @@ def _plan(
         if argument.shape is not None and codes[position] >= POINTER
     }
     shapes, attributes = signature.bind(values, itemsizes)
-    for name, words in _ENUMERATIONS.items():
+    for name, names in _ENUMERATIONS.items():
         number = attributes.get(name)
-        if isinstance(number, int) and 0 <= number < len(words):
-            attributes[name] = words[number]
+        if isinstance(number, int) and 0 <= number < len(names):
+            attributes[name] = names[number]
     operands: list[tuple[int, Any, bool]] = []
     for operand in instruction.operands:
         shape = shapes.get(operand.name)

@@ -126,8 +126,8 @@ def _lock_of(name: str) -> Handler:
         first, second = (int(value) for value in values)
         equal = first == second
         if equal == task.issuer.unit.is_memory_core:
-            whose, rule = ("a memory core", "different") if equal else ("an MLU core", "equal")
-            raise OperandError(f"__bang_{name}({first}, {second}) on {whose}: its two numbers are {rule}")
+            unit, rule = ("a memory core", "different") if equal else ("an MLU core", "equal")
+            raise OperandError(f"__bang_{name}({first}, {second}) on {unit}: its two numbers are {rule}")
         return _change_both(task, line, name, (first,) if equal else tuple(sorted((first, second))))
 
     return handler
@@ -218,9 +218,9 @@ def _memory(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, 
     try:
         kind = task.locate(values[0])[0].memory.kind
     except AccessError:
-        task.answer(-1)
+        task.set_result(-1)
     else:
-        task.answer(_NUMBERS[kind])
+        task.set_result(_NUMBERS[kind])
 
 
 @_intrinsic("__mlusim_hint", 2)
@@ -235,7 +235,7 @@ def _now(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...
     """Return the simulated time of the task in microseconds."""
     del codes, line, values
     task.clock_read = True
-    task.answer(task.issuer.task.now_ps // PS_PER_US)
+    task.set_result(task.issuer.task.now_ps // PS_PER_US)
 
 
 def _host_only(name: str) -> Handler:
@@ -255,19 +255,19 @@ def _launch(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, 
 @lru_cache(maxsize=1)
 def intrinsics() -> tuple[Intrinsic, ...]:
     """Return all intrinsics; the position is the number that compiled code uses."""
-    known = dict(_OWN)
+    by_name = dict(_OWN)
     for name, (arity, returns) in HOST_CALLS.items():
-        known[name] = Intrinsic(name, (arity,), _host_only(name), returns)
-    for name, (counts, handler) in device_calls().items():
-        known[name] = Intrinsic(name, counts, handler)
+        by_name[name] = Intrinsic(name, (arity,), _host_only(name), returns)
+    for name, (arities, handler) in device_calls().items():
+        by_name[name] = Intrinsic(name, arities, handler)
     for name, signatures in vector_intrinsics().items():
-        if name not in known:
+        if name not in by_name:
             results = result_types(signatures)
             calls = SignatureCalls(name, signatures)
-            known[name] = Intrinsic(
+            by_name[name] = Intrinsic(
                 name, tuple(sorted(results)), calls.issue, results, calls.prepare, tuple(signatures)
             )
-    return tuple(known[name] for name in sorted(known))
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 @lru_cache(maxsize=1)
@@ -299,16 +299,16 @@ _PLAIN = '__attribute__((no_sanitize("thread"), noinline, unused))'
 _INLINED = '__attribute__((no_sanitize("thread"), always_inline, unused))'
 
 
-def declarations(wanted: Iterable[str]) -> str:
+def declarations(called: Iterable[str]) -> str:
     """Return C++ declarations of those intrinsics among the names: one template per number of arguments."""
     location = "::mlusim::File mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
     lines = []
 
     def declare(template: str, returned: str, name: str, parameters: str, body: str) -> None:
-        plain = _INLINED if name in ADDRESSES else _PLAIN
-        lines.append(f"{template}{plain} inline {returned} {name}({parameters}{location}) {{ {body} }}\n")
+        form = _INLINED if name in ADDRESSES else _PLAIN
+        lines.append(f"{template}{form} inline {returned} {name}({parameters}{location}) {{ {body} }}\n")
 
-    for name in sorted(names().intersection(wanted)):
+    for name in sorted(names().intersection(called)):
         number = _numbers()[name]
         intrinsic = intrinsics()[number]
         for arity in intrinsic.arities:

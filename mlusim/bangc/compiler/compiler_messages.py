@@ -95,91 +95,93 @@ def compiler_text(text: str, path: Path, compiled: str = "") -> str:
     lines = with_own_columns([line for line in text.splitlines() if line.strip()], compiled, _lines_of)
     lines = _with_rules_at_calls(lines)
     lines = _with_array_sizes(_with_qualifiers(lines))
-    lines = _without_headers(_with_foreign_constants(_with_words_of_launches(_with_configurations(lines))))
+    lines = _without_headers(_with_foreign_constants(_with_launch_texts(_with_configurations(lines))))
     lines = _with_own_lines(_without_candidates(_without_consequences(lines)))
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
     while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
         context -= 1
-    shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
-    notes = "".join(f"\nnote: {note}" for note in _notes(shown))
-    shown = _DECAYED.sub(r"\1\2", shown.replace(_PERMISSIVE, ""))
-    shown = _FOREIGN_TYPE.sub(" (a type of the vendor's libraries, which are not simulated)", shown)
-    shown = _ENTRY_EXCERPTS.sub(r"\1", shown)
-    shown = _ENTRIES.sub(f"{path}: at the end of the file: ", shown)
-    return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}{notes}"
+    text_shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
+    notes = "".join(f"\nnote: {note}" for note in _notes(text_shown))
+    text_shown = _DECAYED.sub(r"\1\2", text_shown.replace(_PERMISSIVE, ""))
+    text_shown = _FOREIGN_TYPE.sub(" (a type of the vendor's libraries, which are not simulated)", text_shown)
+    text_shown = _ENTRY_EXCERPTS.sub(r"\1", text_shown)
+    text_shown = _ENTRIES.sub(f"{path}: at the end of the file: ", text_shown)
+    return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', text_shown)}{notes}"
 
 
-def _notes(shown: str) -> list[str]:
+def _notes(text: str) -> list[str]:
     """Return the remedies of messages: the name of BANG C, the handle of a record of CNRT, the option of mlusim."""
-    words = dict.fromkeys(_WORD_OF_CUDA.findall(shown))
-    notes = [f"{word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in words]
-    if "incomplete type" in shown:
-        handles = {f"{name}_t" for name in re.findall(r"\bcn\w+", shown)} & library_names()
+    cuda_words = dict.fromkeys(_WORD_OF_CUDA.findall(text))
+    notes = [f"{word} is a name of CUDA; in BANG C it is {_OF_CUDA[word]}" for word in cuda_words]
+    if "incomplete type" in text:
+        handles = {f"{name}_t" for name in re.findall(r"\bcn\w+", text)} & library_names()
         notes += [f"{name[:-2]} is what the handle {name} points to; declare {name}" for name in sorted(handles)]
-    if standard := _LATER_STANDARD.search(shown):
+    if standard := _LATER_STANDARD.search(text):
         notes.append(f"choose this standard of C++ with --std gnu++{standard[1]}, or std= in Python")
     return notes
 
 
 def _with_rules_at_calls(lines: list[str]) -> list[str]:
     """State each rule for the arguments of an intrinsic once, at the call, with the types that it passes."""
-    shown: list[str] = []
+    result: list[str] = []
     calls = set()
     at = 0
     while at < len(lines):
         rule = _RULE.search(lines[at])
         at += 1
         if rule is None or str(DECLARATIONS) not in lines[at - 1]:
-            shown.append(lines[at - 1])
+            result.append(lines[at - 1])
             continue
-        around: list[str] = []
-        while shown and _BEFORE_RULE.search(shown[-1]):
-            around.insert(0, shown.pop())
+        context: list[str] = []
+        while result and _BEFORE_RULE.search(result[-1]):
+            context.insert(0, result.pop())
         while at < len(lines) and not _NEXT_MESSAGE.search(lines[at]):
-            around.append(lines[at])
+            context.append(lines[at])
             at += 1
-        call = next(filter(None, map(_CALLED_AT.match, around)), None)
-        types = next(filter(None, map(_INSTANCE.search, around)), None)
+        call = next(filter(None, map(_CALLED_AT.match, context)), None)
+        types = next(filter(None, map(_INSTANCE.search, context)), None)
         # g++ says for the first of several rules what call it is.
         if call is None or types is None or call[0] in calls:
             continue
         calls.add(call[0])
-        passed = re.findall(r"\bA\d+ = ([^;]+)", types[1]) if types[1] else _types(types[2])
-        words = ", ".join(passed).replace("_Float16", "half").replace(" *", "*")
-        shown.append(f"{call[1]}:{call[2]}: error: {rule[1]}; the call passes ({words})")
-        shown += [f"{call[2]:>5} | {line.rstrip()}" for line in _lines_of(call[1])[int(call[2]) - 1 : int(call[2])]]
-    return shown
+        types_passed = re.findall(r"\bA\d+ = ([^;]+)", types[1]) if types[1] else _types(types[2])
+        types_text = ", ".join(types_passed).replace("_Float16", "half").replace(" *", "*")
+        result.append(f"{call[1]}:{call[2]}: error: {rule[1]}; the call passes ({types_text})")
+        result += [f"{call[2]:>5} | {line.rstrip()}" for line in _lines_of(call[1])[int(call[2]) - 1 : int(call[2])]]
+    return result
 
 
 def _with_foreign_constants(lines: list[str]) -> list[str]:
     """Name the constants of the vendor's libraries that stand where only their number serves."""
-    shown: list[str] = []
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+    result: list[str] = []
+    for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
         message = _FOREIGN_CONSTANT.search(line)
-        names = dict.fromkeys(filter(is_of_library, re.findall(r"\b[A-Z]\w+", after))) if message else {}
+        names = dict.fromkeys(filter(is_of_library, re.findall(r"\b[A-Z]\w+", next_line))) if message else {}
         if message and names:
             options = " ".join(f"-D {name}=<number>" for name in names)
-            what = f"error: {', '.join(names)}: a constant of the vendor's libraries, whose number matters here"
-            shown.append(f"{line[: message.start()]}{what}; define it: {options}")
+            error = f"error: {', '.join(names)}: a constant of the vendor's libraries, whose number matters here"
+            result.append(f"{line[: message.start()]}{error}; define it: {options}")
         elif "mlusim::ForeignConstant" not in line or message:
-            shown.append(line)
-    return shown
+            result.append(line)
+    return result
 
 
 def _with_qualifiers(lines: list[str]) -> list[str]:
     """Suggest the words of BANG C that misspelt ones may stand for, and drop what the compiler would insert."""
-    shown: list[str] = []
+    result: list[str] = []
     other = ""
     for line in lines:
         message = _MISSPELT.search(line)
-        near = nearest(message[2], _QUALIFIERS, cutoff=0.7).rstrip() if message and message[2] not in _OF_CUDA else ""
-        if message and near:
+        suggestion = (
+            nearest(message[2], _QUALIFIERS, cutoff=0.7).rstrip() if message and message[2] not in _OF_CUDA else ""
+        )
+        if message and suggestion:
             other = message[3] or ""
-            shown.append(f"{line[: message.start()]}{message[1]}; {near}")
+            result.append(f"{line[: message.start()]}{message[1]}; {suggestion}")
         elif not (other and line.strip(" |") == other):
-            shown.append(line)
-    return shown
+            result.append(line)
+    return result
 
 
 def _with_array_sizes(lines: list[str]) -> list[str]:
@@ -187,12 +189,12 @@ def _with_array_sizes(lines: list[str]) -> list[str]:
     for index, line in enumerate(lines):
         call = _CALL.search(line)
         if call is not None and call[1] == _PLACING:
-            excerpt = [after for after in lines[index + 1 : index + 2] if _PLACING not in after]
+            excerpt = [next_line for next_line in lines[index + 1 : index + 2] if _PLACING not in next_line]
             return [*lines[:index], line[: call.start()] + _NOT_CONSTANT, *excerpt]
     return lines
 
 
-def _with_words_of_launches(lines: list[str]) -> list[str]:
+def _with_launch_texts(lines: list[str]) -> list[str]:
     """Describe what is wrong with a launch or an entry."""
 
     def of_launch(match: re.Match[str]) -> str:
@@ -209,55 +211,55 @@ def _with_configurations(lines: list[str]) -> list[str]:
     """Say what belongs between <<< and >>>, in place of the candidates for what stands there."""
 
     def of_configuration(match: re.Match[str]) -> str:
-        passed = ", ".join(_types(match[1] or "")[1:])
-        what = f", and not ({passed})" if passed else ""
-        return f"error: a launch is name<<<dim, type, queue>>>: cnrtDim3_t, cnrtFunctionType_t, cnrtQueue_t{what}"
+        types_passed = ", ".join(_types(match[1] or "")[1:])
+        types_text = f", and not ({types_passed})" if types_passed else ""
+        return f"error: a launch is name<<<dim, type, queue>>>: cnrtDim3_t, cnrtFunctionType_t, cnrtQueue_t{types_text}"
 
-    shown: list[str] = []
+    result: list[str] = []
     drops = after_excerpt = False
     for line in lines:
         is_excerpt = _EXCERPT.match(line) is not None
         if not is_excerpt and _CONFIGURATION.search(line):
             drops, after_excerpt = True, False
-            shown.append(_CONFIGURATION.sub(of_configuration, line))
+            result.append(_CONFIGURATION.sub(of_configuration, line))
             continue
         if drops and not is_excerpt:
             drops = _HEADERS in line or not _MESSAGE.search(line)
             after_excerpt = True
         if not drops or (is_excerpt and not after_excerpt):
-            shown.append(line)
-    return shown
+            result.append(line)
+    return result
 
 
 def _without_headers(lines: list[str]) -> list[str]:
     """Leave out lines of mlusim's headers; of notes about them, keep what they say of the call."""
-    shown: list[str] = []
+    result: list[str] = []
     drops = False
     for line in lines:
         if _EXCERPT.match(line):
             if not drops:
-                shown.append(line)
+                result.append(line)
             continue
         location = _LOCATION.match(line)
         drops = _HEADERS in line and (location is None or location[0].endswith("note:"))
         if not drops:
-            shown.append(line)
+            result.append(line)
         elif location and "candidate: " not in line:
-            shown.append("note: " + line[location.end() :].strip().removeprefix("candidate function not viable: "))
-    return shown
+            result.append("note: " + line[location.end() :].strip().removeprefix("candidate function not viable: "))
+    return result
 
 
 def _without_consequences(lines: list[str]) -> list[str]:
     """Leave out errors about names of the rewritten text that come after another error."""
-    shown: list[str] = []
+    result: list[str] = []
     drops = after_error = False
     for line in lines:
         if _MESSAGE.search(line):
             drops = after_error and _REWRITTEN.search(line) is not None
             after_error = after_error or "error" in line
         if not drops:
-            shown.append(line)
-    return shown
+            result.append(line)
+    return result
 
 
 def _with_own_lines(lines: list[str]) -> list[str]:
@@ -266,22 +268,22 @@ def _with_own_lines(lines: list[str]) -> list[str]:
     clang quotes the rewritten text, with macros expanded; g++ reads the file. Marks below a line that is replaced point
     to columns of the other text and are left out.
     """
-    shown: list[str] = []
-    own: list[str] = []
+    result: list[str] = []
+    user_lines: list[str] = []
     drops = False
     for line in lines:
         if location := _LOCATION.match(line):
-            own = _lines_of(location[1])
+            user_lines = _lines_of(location[1])
         excerpt = _EXCERPT.match(line)
         if excerpt is None or not excerpt[1]:
             if excerpt is None or not drops:
-                shown.append(line)
+                result.append(line)
             continue
         number = int(excerpt[1])
-        users = own[number - 1].rstrip() if 0 < number <= len(own) else None
-        drops = users is not None and users.split() != line[excerpt.end() :].split()
-        shown.append(f"{excerpt[0]}{users}" if drops else line)
-    return shown
+        user_line = user_lines[number - 1].rstrip() if 0 < number <= len(user_lines) else None
+        drops = user_line is not None and user_line.split() != line[excerpt.end() :].split()
+        result.append(f"{excerpt[0]}{user_line}" if drops else line)
+    return result
 
 
 def _lines_of(path: str) -> list[str]:
@@ -294,7 +296,7 @@ def _lines_of(path: str) -> list[str]:
 def _without_candidates(lines: list[str]) -> list[str]:
     """Replace candidate declarations of an intrinsic by the number of arguments it takes."""
     arities = {intrinsic.name: intrinsic.arities for intrinsic in intrinsics()}
-    shown: list[str] = []
+    result: list[str] = []
     in_excerpt = drops = False
     for line in lines:
         call = _CALL.search(line)
@@ -303,16 +305,16 @@ def _without_candidates(lines: list[str]) -> list[str]:
         elif in_excerpt and not _EXCERPT.match(line):
             in_excerpt = False
         if not drops or in_excerpt:
-            shown.append(line)
+            result.append(line)
         if drops and call and in_excerpt:
-            shown.append(f"note: {_takes(call[1], arities[call[1]], call[2])}")
-    return shown
+            result.append(f"note: {_arity_text(call[1], arities[call[1]], call[2])}")
+    return result
 
 
-def _takes(name: str, counts: tuple[int, ...], passed: str | None) -> str:
-    *first_counts, last = map(str, counts)
-    words = f"{', '.join(first_counts)} or {last}" if first_counts else last
-    return f"{name} takes {words} arguments" + ("" if passed is None else f", not {len(_types(passed))}")
+def _arity_text(name: str, arities: tuple[int, ...], arguments: str | None) -> str:
+    *first_arities, last = map(str, arities)
+    arities_text = f"{', '.join(first_arities)} or {last}" if first_arities else last
+    return f"{name} takes {arities_text} arguments" + ("" if arguments is None else f", not {len(_types(arguments))}")
 
 
 def _types(arguments: str) -> list[str]:
@@ -324,4 +326,4 @@ def _types(arguments: str) -> list[str]:
             types.append("")
         else:
             types[-1] += letter
-    return [one.strip() for one in types] if arguments.strip() else []
+    return [text.strip() for text in types] if arguments.strip() else []

@@ -30,19 +30,21 @@ class Declared:
 def declared_functions(source: Source) -> Declared:
     """Return the functions of the board that a file declares."""
     defined: set[str] = set()
-    known: set[str] = set()
+    names: set[str] = set()
     for position, token in enumerate(source.tokens):
         if token.text == FUNCTION_WORD:
             name, has_body = _function(source, position)
             if name:
-                (defined if has_body else known).add(name)
-    return Declared(frozenset(defined), frozenset(known - defined))
+                (defined if has_body else names).add(name)
+    return Declared(frozenset(defined), frozenset(names - defined))
 
 
 def own_functions(files: Iterable[Declared]) -> frozenset[str]:
     """Return the names of functions that every file that declares them defines: each file has its own."""
     several = list(files)
-    return frozenset().union(*(one.defined for one in several)) - frozenset().union(*(one.undefined for one in several))
+    return frozenset().union(*(functions.defined for functions in several)) - frozenset().union(
+        *(functions.undefined for functions in several)
+    )
 
 
 def linkage(source: Source, position: int, own: frozenset[str]) -> str:
@@ -63,9 +65,9 @@ def _function(source: Source, position: int) -> tuple[str, bool]:
     opening = source.parameters_of(position + 1)
     if opening < 0:
         return "", False
-    before = [token.text for token in tokens[start:opening]]
+    texts_before = [token.text for token in tokens[start:opening]]
     name = tokens[opening - 1]
-    of_template = before[0] == "template" and (before[1:2] != ["<"] or before[1:3] == ["<", ">"])
-    if of_template or _OTHER.intersection(before) or tokens[opening - 2].text in ("::", "~"):
+    of_template = texts_before[0] == "template" and (texts_before[1:2] != ["<"] or texts_before[1:3] == ["<", ">"])
+    if of_template or _OTHER.intersection(texts_before) or tokens[opening - 2].text in ("::", "~"):
         return "", False
     return name.text.removeprefix(OWN), source.body_of(opening) >= 0

@@ -77,10 +77,10 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
         return None
     if body + 1 < len(tokens):
         source.insert(body + 1, f"::mlusim::entered({quoted(name.text.removeprefix(OWN))}); ")
-    before = tokens[source.start_of_statement(position) : position]
+    tokens_before = tokens[source.start_of_statement(position) : position]
     template = 0
-    if before and before[0].text == "template":
-        template = max(_parameters_of_template(before), 1)
+    if tokens_before and tokens_before[0].text == "template":
+        template = max(_parameters_of_template(tokens_before), 1)
     parts = [part for part in split_at_commas(tokens[opening + 1 : close]) if part]
     if len(parts) == 1 and spaced(parts[0]) == "void":
         parts = []
@@ -174,10 +174,10 @@ def rewrite_main(source: Source, position: int) -> bool:
 
 def _is_block(source: Source, position: int) -> bool:
     """Return whether a token opens no body of a lambda or of a method, which have names of their own, and no values."""
-    before = source.tokens[position - 1].text
-    if source.tokens[position].text != "{" or before in ("{", "}", ";", ":", "else", "do", "try"):
+    text_before = source.tokens[position - 1].text
+    if source.tokens[position].text != "{" or text_before in ("{", "}", ";", ":", "else", "do", "try"):
         return True
-    condition = source.opening(position - 1) if before == ")" else 0
+    condition = source.opening(position - 1) if text_before == ")" else 0
     # None is found for a `for` with semicolons.
     return condition < 0 or (condition > 0 and source.tokens[condition - 1].text in _CONTROL)
 

@@ -63,8 +63,8 @@ def library_names() -> frozenset[str]:
 def header_words() -> frozenset[str]:
     """Return every word of the headers and of calls in rewritten text: intrinsics among them are always declared."""
     texts = (path.read_text(encoding="utf-8") for path in own_files())
-    own = {name for name in names() if name.startswith("__mlusim_")}
-    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)) | own
+    own_names = {name for name in names() if name.startswith("__mlusim_")}
+    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)) | own_names
 
 
 @lru_cache(maxsize=8)
@@ -84,17 +84,17 @@ def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
         publish(folder / DECLARATIONS.name, declared.encode())
         command = [*compiler.command, *words, "-I", str(INCLUDE), "-I", str(folder)]
         with scratch_folder() as work:
-            made = work / "start.h.gch"
+            precompiled = work / "start.h.gch"
             # If it cannot be precompiled, it is read as text.
-            header = ["-x", "c++-header", str(INCLUDE / "mlu.h"), "-o", str(made)]
+            header = ["-x", "c++-header", str(INCLUDE / "mlu.h"), "-o", str(precompiled)]
             if compiler.gnu and not toolchain.run([*command, *header]).returncode:
-                publish(folder / f"{START}.gch", made.read_bytes())
+                publish(folder / f"{START}.gch", precompiled.read_bytes())
                 command += ["-include", str(target)]
-            made = work / SUPPORT
-            done = toolchain.run([*command, "-c", str(INCLUDE / "mlusim" / "support.cpp"), "-o", str(made)])
-            if done.returncode:
-                raise toolchain.unusable(compiler, done.stderr)
-            publish(folder / SUPPORT, made.read_bytes())
+            precompiled = work / SUPPORT
+            result = toolchain.run([*command, "-c", str(INCLUDE / "mlusim" / "support.cpp"), "-o", str(precompiled)])
+            if result.returncode:
+                raise toolchain.unusable(compiler, result.stderr)
+            publish(folder / SUPPORT, precompiled.read_bytes())
         publish(target, b'#include "mlu.h"\n')
     return folder
 

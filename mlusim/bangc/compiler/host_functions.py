@@ -32,13 +32,13 @@ def report_host_functions(source: Source) -> None:
     for position, first, of_class in functions(source):
         tokens = source.tokens
         name = joined(tokens[first:position])
-        words = {token.text for token in tokens[source.start_of_statement(position) : position]}
+        texts = {token.text for token in tokens[source.start_of_statement(position) : position]}
         body = source.body_of(position)
-        if body < 0 and words & _OF_BOARD:
+        if body < 0 and texts & _OF_BOARD:
             declared.add(name)
-        elif body >= 0 and words & _OF_BOARD and HOST_WORD not in words:
+        elif body >= 0 and texts & _OF_BOARD and HOST_WORD not in texts:
             _refuse_streams(source, body, source.matching(body))
-        elif body >= 0 and not words & (_OF_BOARD | _EITHER) and of_class != name and tokens[first - 1].text != "~":
+        elif body >= 0 and not texts & (_OF_BOARD | _EITHER) and of_class != name and tokens[first - 1].text != "~":
             bodies.append((body, name))
     for body, name in bodies:
         if name not in declared:
@@ -48,16 +48,16 @@ def report_host_functions(source: Source) -> None:
 
 def _start_of_name(tokens: list[Token], parameters: int) -> int:
     """Return the first token of the name of the function whose parameters open there: `f`, `operator()`."""
-    before = range(parameters - 1, max(parameters - 5, -1), -1)
+    positions = range(parameters - 1, max(parameters - 5, -1), -1)
     last = parameters - 1
     if tokens[last].text == ">":
         last = _before_arguments(tokens, last)
-    return next((index for index in before if tokens[index].text == "operator"), last)
+    return next((index for index in positions if tokens[index].text == "operator"), last)
 
 
 def _refuse_streams(source: Source, body: int, end: int) -> None:
-    for token, after in zip(source.tokens[body:end], source.tokens[body + 1 : end + 1], strict=True):
-        if token.text in _STREAMS and after.text in ("<<", ">"):
+    for token, next_token in zip(source.tokens[body:end], source.tokens[body + 1 : end + 1], strict=True):
+        if token.text in _STREAMS and next_token.text in ("<<", ">"):
             raise CompileError(
                 f"{token.file}:{token.line}: {token.text} in code for the board: kernels have no streams of C++; print "
                 "with printf or __bang_printf"
@@ -75,8 +75,8 @@ def functions(source: Source) -> Iterator[tuple[int, int, str]]:
         parameters = source.parameters_of(position)
         if parameters >= 0:
             first = _start_of_name(tokens, parameters)
-            outside = _class_before(tokens, first - 1) if tokens[first - 1].text == "::" else ""
-            yield parameters, first, outside or (classes[-1][1] if classes else "")
+            class_name = _class_before(tokens, first - 1) if tokens[first - 1].text == "::" else ""
+            yield parameters, first, class_name or (classes[-1][1] if classes else "")
             body = source.body_of(parameters)
             position = source.matching(parameters if body < 0 else body) + 1
             continue
@@ -92,9 +92,9 @@ def functions(source: Source) -> Iterator[tuple[int, int, str]]:
 
 def _class_name(source: Source, position: int) -> str:
     """Return the name of the class that the brace at `position` opens; "" for none."""
-    words = [token.text for token in source.tokens[source.start_of_statement(position) : position]]
-    keyword = max(index for index, word in enumerate(words) if word in CLASSES)
-    return "".join(words[keyword + 1 : keyword + 2])
+    texts = [token.text for token in source.tokens[source.start_of_statement(position) : position]]
+    keyword = max(index for index, word in enumerate(texts) if word in CLASSES)
+    return "".join(texts[keyword + 1 : keyword + 2])
 
 
 def _class_before(tokens: list[Token], position: int) -> str:
@@ -110,4 +110,6 @@ def _before_arguments(tokens: list[Token], position: int) -> int:
 
 def is_parameter(tokens: list[Token], name: str) -> bool:
     """Return whether a function of these tokens is a template with a parameter `class Name`."""
-    return any(one.text in {"class", "typename"} and other.text == name for one, other in pairwise(tokens))
+    return any(
+        token.text in {"class", "typename"} and next_token.text == name for token, next_token in pairwise(tokens)
+    )

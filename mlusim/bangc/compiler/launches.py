@@ -28,12 +28,12 @@ def rewrite_launch(source: Source, position: int, entries: list[Entry], with_def
     if start < 0 or close < 0:
         return
     name = " ".join(source.text[tokens[start].start : tokens[position].start].split())
-    plain = name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
+    plain_name = name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
     supplied = arguments_of_template(tokens[start:position])
-    known = [entry for entry in entries if entry.name.removeprefix(OWN) == plain]
+    named_entries = [entry for entry in entries if entry.name.removeprefix(OWN) == plain_name]
     # A pointer to a function has neither its overloads nor its default values.
-    has_defaults = plain in with_defaults or OWN + plain in with_defaults
-    deduced = has_defaults or len(known) > 1 or any(entry.template > supplied for entry in known)
+    has_defaults = plain_name in with_defaults or OWN + plain_name in with_defaults
+    deduced = has_defaults or len(named_entries) > 1 or any(entry.template > supplied for entry in named_entries)
     head = f"::mlusim::launcher({quoted(name.replace(OWN, ''))}, "
     middle = ", "
     if deduced:
@@ -91,7 +91,7 @@ def _start_of_callee(source: Source, position: int) -> int:
 def _opening_angle(source: Source, position: int) -> int:
     """Return the `<` of the template arguments that end at `position`, which may contain comparisons; -1 for none."""
     tokens = source.tokens
-    depth, found, index = 0, -1, position
+    depth, opening, index = 0, -1, position
     while index >= 0 and tokens[index].text not in (";", "(", "[", "{"):
         text = tokens[index].text
         if text in (")", "]", "}"):
@@ -103,13 +103,13 @@ def _opening_angle(source: Source, position: int) -> int:
         elif text == "<" and _opens_arguments(tokens, index):
             depth = max(depth - 1, 0)
             if not depth:
-                found = index
+                opening = index
                 if tokens[index - 2].text != ",":
                     break
                 # In `name<int, n < 4>`, the list may begin before `n`.
                 depth = 1
         index -= 1
-    return found
+    return opening
 
 
 def _opens_arguments(tokens: list[Token], index: int) -> bool:

@@ -56,22 +56,24 @@ def link(
         compile_with: compiles the objects again, with some lines before the user's.
     """
     wraps = [f"-Wl,--wrap={name}" for name in (*_WRAPPED, *_COPIES)]
-    done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
-    missing, aliases = ([], {}) if done.returncode else _undefined(target, runtime)
+    result = call("-shared", *wraps, *map(str, objects), "-o", str(target))
+    missing, aliases = ([], {}) if result.returncode else _undefined(target, runtime)
     if aliases:
         compile_with("".join(f"#pragma redefine_extname {name} {symbol}\n" for name, symbol in aliases.items()))
         if not missing:
-            done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
+            result = call("-shared", *wraps, *map(str, objects), "-o", str(target))
     if missing:
         stubs = target.with_name("undefined.cpp")
-        called = _called(target)
-        text = [_stub(number, name, is_variable=_is_variable(name, called)) for number, name in enumerate(missing)]
+        called_symbols = _called_symbols(target)
+        text = [
+            _stub(number, name, is_variable=_is_variable(name, called_symbols)) for number, name in enumerate(missing)
+        ]
         stubs.write_text("".join(text), encoding="utf-8")
-        made = stubs.with_suffix(".o")
-        done = call("-fPIC", "-O1", "-w", "-c", str(stubs), "-o", str(made))
-        if not done.returncode:
-            done = call("-shared", *wraps, *map(str, objects), str(made), "-o", str(target))
-    return done
+        stub_object = stubs.with_suffix(".o")
+        result = call("-fPIC", "-O1", "-w", "-c", str(stubs), "-o", str(stub_object))
+        if not result.returncode:
+            result = call("-shared", *wraps, *map(str, objects), str(stub_object), "-o", str(target))
+    return result
 
 
 # Messages of the linkers of GNU and LLVM on a function or variable that two files define: its name and locations.
@@ -88,16 +90,16 @@ _UPDATE = "; programs of several files need ziglang 0.17 or later, or g++ or cla
 
 def link_text(text: str) -> str:
     """Return what the linker says, in the words of the files."""
-    found = {match[2]: (match[3], match[1]) for match in _TWICE_GNU.finditer(text)}
-    found |= {match[1]: (match[2], match[3]) for match in _TWICE_LLVM.finditer(text)}
-    if not found:
+    definitions = {match[2]: (match[3], match[1]) for match in _TWICE_GNU.finditer(text)}
+    definitions |= {match[1]: (match[2], match[3]) for match in _TWICE_LLVM.finditer(text)}
+    if not definitions:
         lines = [line for line in text.splitlines() if line.strip()]
         remedy = _UPDATE if "--wrap" in text else ""
         return f"the files do not link{remedy}:\n" + "\n".join(lines[:_MOST_LINES])
     # LLVM's has no line for a variable.
     locations = {
         name: f", at {first} and at {second}" if ":" in first + second else ""
-        for name, (first, second) in found.items()
+        for name, (first, second) in definitions.items()
     }
     return "\n".join(
         f"{name} is defined in two files{location}: make it static or inline, or define it in one file and declare it "
@@ -106,7 +108,7 @@ def link_text(text: str) -> str:
     )
 
 
-def _called(binary: Path) -> set[str]:
+def _called_symbols(binary: Path) -> set[str]:
     """Return the symbols that a binary calls through its procedure linkage table."""
     from elftools.elf.elffile import ELFFile
 
@@ -117,15 +119,15 @@ def _called(binary: Path) -> set[str]:
         return {symbols.get_symbol(entry["r_info_sym"]).name for entry in entries}
 
 
-def _is_variable(symbol: str, called: set[str]) -> bool:
+def _is_variable(symbol: str, called_symbols: set[str]) -> bool:
     """Return whether a symbol is not called and has no parameters; a C function may be one whose address is taken."""
-    return symbol not in called and "(" not in demangled(symbol)
+    return symbol not in called_symbols and "(" not in demangled(symbol)
 
 
 def _stub(number: int, symbol: str, *, is_variable: bool) -> str:
     if is_variable:
-        place = f".globl {symbol}; .set {symbol}, {undefined_address(number)}"
-        return f"__asm__({quoted(place)});\n"
+        directives = f".globl {symbol}; .set {symbol}, {undefined_address(number)}"
+        return f"__asm__({quoted(directives)});\n"
     name = f"mlusim_undefined_{number}"
     return (
         'extern "C" void mlusim_leave(long, const char *, const char *, int);\n'
@@ -149,8 +151,10 @@ def _undefined(binary: Path, runtime: Path) -> tuple[list[str], dict[str, str]]:
             for symbol in elf.get_section_by_name(".dynsym").iter_symbols()
             if symbol.name and symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] == "STB_GLOBAL"
         ]
-        own = elf.get_section_by_name(".symtab").iter_symbols()
-        defined = {symbol.name for symbol in own if symbol["st_info"]["type"] == "STT_FUNC" and "." not in symbol.name}
+        own_symbols = elf.get_section_by_name(".symtab").iter_symbols()
+        defined = {
+            symbol.name for symbol in own_symbols if symbol["st_info"]["type"] == "STT_FUNC" and "." not in symbol.name
+        }
         needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
     libraries: list[Any] = [load_runtime(runtime).library, ctypes.CDLL(None)]
     for name in needed:

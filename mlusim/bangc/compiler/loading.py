@@ -25,18 +25,18 @@ def check_that_it_loads(path: Path, binary: Path, runtime: Path) -> None:
     if not child:
         _load(library, binary)
     status = os.waitpid(child, 0)[1]
-    what = "static initializers run when a file is loaded, and those of this one"
+    initializers = "static initializers run when a file is loaded, and those of this one"
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         died = (
             f"do not end within {_LIMIT_S} s" if number == signal.SIGALRM else f"end with {signal.Signals(number).name}"
         )
         raise CompileError(
-            f"{path.name}: {what} {died}: check the constructors of objects outside functions; each core has such "
-            "objects of its own, whose constructors call CNRT without effect; call it in main"
+            f"{path.name}: {initializers} {died}: check the constructors of objects outside functions; each core has "
+            "such objects of its own, whose constructors call CNRT without effect; call it in main"
         )
     if os.WEXITSTATUS(status) not in (0, _REFUSED):
-        raise CompileError(f"{path.name}: {what} call exit or abort: only main may")
+        raise CompileError(f"{path.name}: {initializers} call exit or abort: only main may")
 
 
 def _load(library: Runtime, binary: Path) -> None:

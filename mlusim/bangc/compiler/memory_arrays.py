@@ -199,27 +199,27 @@ class MemoryArrays:
         bounds, initial = joined(declarator[1:end]), declarator[end:]
         self._number += 1
         number = self._number
-        where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, {self._owner}'
+        location = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, {self._owner}'
         reference = f"mlusim_r{number}" if again else name
         if initial:
             # At function scope the value is set whenever the declaration is reached.
-            made = f"{self._storage} {base} mlusim_i{number} {bounds} {joined(initial)}; "
-            made += (
+            definition = f"{self._storage} {base} mlusim_i{number} {bounds} {joined(initial)}; "
+            definition += (
                 f"typedef decltype(mlusim_i{number}) mlusim_t{number}; {self._storage} mlusim_t{number} &{reference} = "
             )
-            return made + f"*::mlusim::array_in_memory<mlusim_t{number}>({where}, &mlusim_i{number});"
+            return definition + f"*::mlusim::array_in_memory<mlusim_t{number}>({location}, &mlusim_i{number});"
         return (
             f"typedef {base} mlusim_t{number} {bounds}; "
-            f"{self._storage} mlusim_t{number} &{reference} = *::mlusim::array_in_memory<mlusim_t{number}>({where});"
+            f"{self._storage} mlusim_t{number} &{reference} = *::mlusim::array_in_memory<mlusim_t{number}>({location});"
         )
 
     def _constant(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
         """Return a constant without bounds: in GDRAM if it is a record; others stay constant expressions."""
         name, initial = declarator[0].text, joined(declarator[1:])
         self._number += 1
-        value, where = f"mlusim_i{self._number}", f"{kind}, {quoted(name)}, {quoted(marker.file)}, {marker.line}"
-        made = f"static ::mlusim::Constant<decltype({value})> {name} = ::mlusim::constant({value}, {where});"
-        return f"static {base} {value} {initial}; {made}"
+        value, location = f"mlusim_i{self._number}", f"{kind}, {quoted(name)}, {quoted(marker.file)}, {marker.line}"
+        definition = f"static ::mlusim::Constant<decltype({value})> {name} = ::mlusim::constant({value}, {location});"
+        return f"static {base} {value} {initial}; {definition}"
 
     @staticmethod
     def _template(kind: int, header: str, base: str, declarator: list[Token], marker: Token) -> str:
@@ -230,8 +230,8 @@ class MemoryArrays:
                 f"{marker.file}:{marker.line}: {name}: a template of variables in SRAM is not simulated; declare the "
                 "array at file scope or in a function"
             )
-        where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, ""'
-        return f"{header} static {base} (&{name}){bounds} = *::mlusim::array_in_memory<{base} {bounds}>({where});"
+        location = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, ""'
+        return f"{header} static {base} (&{name}){bounds} = *::mlusim::array_in_memory<{base} {bounds}>({location});"
 
 
 def _refuse_value(declarator: list[Token], marker: Token) -> None:
@@ -254,18 +254,18 @@ def _is_global(declaration: list[Token]) -> bool:
 
     Functions may have these words, too.
     """
-    words = [token.text for token in declaration]
-    if "template" in words or "constexpr" in words or any(word in SPACES and word not in _VARIABLES for word in words):
+    texts = [token.text for token in declaration]
+    if "template" in texts or "constexpr" in texts or any(word in SPACES and word not in _VARIABLES for word in texts):
         return False
     body = without_attributes(declaration)
-    has_value = any(word in words for word in ("=", "{"))
+    has_value = any(word in texts for word in ("=", "{"))
     return _is_variable(body) and (has_value or not _is_constant(body)) and not _is_of_class(body)
 
 
 def _is_constant(body: list[Token]) -> bool:
     """Return whether a declaration is of constants without bounds."""
-    words = [token.text for token in body]
-    return "[" not in words and ("const" in words or "__mlusim_const" in words)
+    texts = [token.text for token in body]
+    return "[" not in texts and ("const" in texts or "__mlusim_const" in texts)
 
 
 def _is_of_class(body: list[Token]) -> bool:
@@ -292,8 +292,8 @@ def _is_variable(body: list[Token]) -> bool:
 def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
     """Return the type of a declaration, and its first declarator: from the last word before its bounds on."""
     members = _end_of_members(tokens)
-    after = (index for index in outside_brackets(tokens, members) if tokens[index].text in _START_OF_BOUNDS)
-    end = next(after, len(tokens))
+    bounds_positions = (index for index in outside_brackets(tokens, members) if tokens[index].text in _START_OF_BOUNDS)
+    end = next(bounds_positions, len(tokens))
     return joined(tokens[: end - 1]), tokens[end - 1 :]
 
 
@@ -302,8 +302,8 @@ def _end_of_members(tokens: list[Token]) -> int:
     for index in outside_brackets(tokens):
         if tokens[index].text in _START_OF_BOUNDS:
             # `struct {`, `struct Name {`, `struct Name : Base {`, but not the value in `struct Name name{1}`.
-            before = [word.text for word in tokens[:index]]
-            is_class = ":" in before or any(word in CLASSES for word in before[-2:])
+            texts = [word.text for word in tokens[:index]]
+            is_class = ":" in texts or any(word in CLASSES for word in texts[-2:])
             is_record = tokens[index].text == "{" and is_class
             return matching(tokens, index) + 1 if is_record else 0
     return 0

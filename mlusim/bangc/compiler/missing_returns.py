@@ -26,11 +26,11 @@ def report_missing_returns(source: Source) -> None:
     for position, first, of_class in functions(source):
         name = joined(source.tokens[first:position])
         declared = source.tokens[source.start_of_statement(position) : first]
-        body, words = source.body_of(position), {token.text for token in declared}
-        if body < 0 or not words & {FUNCTION_WORD, ENTRY_WORD} or HOST_WORD in words:
+        body, texts = source.body_of(position), {token.text for token in declared}
+        if body < 0 or not texts & {FUNCTION_WORD, ENTRY_WORD} or HOST_WORD in texts:
             continue
         end = source.matching(body)
-        if FUNCTION_WORD in words and name != of_class and _returns(declared):
+        if FUNCTION_WORD in texts and name != of_class and _returns(declared):
             _insert(source, end, name)
         for brace in _lambdas(source, body, end):
             _insert(source, source.matching(brace), "a lambda")
@@ -38,11 +38,11 @@ def report_missing_returns(source: Source) -> None:
 
 def _returns(declared: list[Token]) -> bool:
     """Return whether the words before a function's name are a type, and not void nor one that may be void."""
-    words = [token.text for token in declared]
-    is_pointer = words[-1:] in (["*"], ["&"])
-    kind = next((word for word in reversed(words) if word not in _SPECIFIERS), "")
-    unknown = _UNKNOWN.intersection(words) - ({"void"} if is_pointer else set())
-    if unknown or not kind or any("enable_if" in word for word in words):
+    texts = [token.text for token in declared]
+    is_pointer = texts[-1:] in (["*"], ["&"])
+    kind = next((word for word in reversed(texts) if word not in _SPECIFIERS), "")
+    unknown_texts = _UNKNOWN.intersection(texts) - ({"void"} if is_pointer else set())
+    if unknown_texts or not kind or any("enable_if" in word for word in texts):
         return False
     return kind not in ("~", "::") and not (is_parameter(declared, kind) and not is_pointer)
 

@@ -214,9 +214,9 @@ def _function_as_value(source: Source, position: int) -> None:
     tokens, first, name = source.tokens, position, source.tokens[position].text
     for prefix in ("::", "&"):
         first -= tokens[first - 1].text == prefix
-    before, after = tokens[first - 1].text, source.next_text(position)
-    if before in _BEFORE_VALUES and after in _AFTER_VALUES:
-        is_type = before == "<" or after == ">" or tokens[first - 2].text == "decltype"
+    text_before, text_after = tokens[first - 1].text, source.next_text(position)
+    if text_before in _BEFORE_VALUES and text_after in _AFTER_VALUES:
+        is_type = text_before == "<" or text_after == ">" or tokens[first - 2].text == "decltype"
         value = f"&mlusim_of_{name}" if is_type else f"(+[]{parameters_and_body(name)})"
         source.replace(first, position, value)
 
@@ -238,10 +238,10 @@ def _declared_names(source: Source) -> set[str]:
     tokens = source.tokens
     return {
         token.text
-        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        for previous, token, following in zip(tokens, tokens[1:], tokens[2:], strict=False)
         if token.kind == "word"
-        and after.text in ("[", "(", "=", ";", ",", ")", "{")
-        and ((before.kind == "word" and before.text not in _NO_TYPES) or before.text in (",", "*", "&", ">"))
+        and following.text in ("[", "(", "=", ";", ",", ")", "{")
+        and ((previous.kind == "word" and previous.text not in _NO_TYPES) or previous.text in (",", "*", "&", ">"))
     }
 
 
@@ -253,16 +253,16 @@ def _defined_names(source: Source) -> set[str]:
     tokens = source.tokens
     names = set()
     for position in range(1, len(tokens) - 1):
-        token, before = tokens[position], tokens[position - 1]
+        token, previous = tokens[position], tokens[position - 1]
         if (
             token.kind == "word"
             and token.text.startswith("__")
             and tokens[position + 1].text == "("
-            and (before.kind == "word" or before.text in "*&>")
-            and before.text not in ("return", "else", "do", "case", "throw")
+            and (previous.kind == "word" or previous.text in "*&>")
+            and previous.text not in ("return", "else", "do", "case", "throw")
         ):
-            after = source.next_text(source.matching(position + 1))
-            elsewhere = after == ";" and before.kind == "word" and is_unknown(token.text)
+            text_after = source.next_text(source.matching(position + 1))
+            elsewhere = text_after == ";" and previous.kind == "word" and is_unknown(token.text)
             if source.body_of(position + 1) >= 0 or elsewhere:
                 names.add(token.text)
     return names
@@ -283,8 +283,8 @@ def _assembly(source: Source, position: int) -> None:
         # Says something to the compiler alone.
         return
     operands = _operands(inner)
-    named = [name for name in dict.fromkeys(_NAMED_OPERAND.findall(text)) if name in operands]
-    call = ", ".join([f'"{text}"', *(operands[name] for name in named)])
+    names = [name for name in dict.fromkeys(_NAMED_OPERAND.findall(text)) if name in operands]
+    call = ", ".join([f'"{text}"', *(operands[name] for name in names)])
     source.replace(position, close, f"__mlusim_assembly({call})")
 
 
@@ -293,20 +293,20 @@ def _is_specialisation(source: Source, position: int) -> bool:
     return [token.text for token in source.tokens[start : start + 3]] == ["template", "<", ">"]
 
 
-def _until(tokens: list[Token], ends: tuple[str, ...]) -> list[Token]:
-    return tokens[: next((index for index, token in enumerate(tokens) if token.text in ends), len(tokens))]
+def _until(tokens: list[Token], end_texts: tuple[str, ...]) -> list[Token]:
+    return tokens[: next((index for index, token in enumerate(tokens) if token.text in end_texts), len(tokens))]
 
 
 def _operands(tokens: list[Token]) -> dict[str, str]:
     """Return outputs by address and inputs by value, by name."""
-    found: dict[str, str] = {}
+    operands: dict[str, str] = {}
     section = 0
     for index in outside_brackets(tokens):
         token = tokens[index]
         if token.kind == "other" and token.text in (":", "::"):
             section += len(token.text)
         elif token.text == "(" and tokens[index - 1].kind == "string" and section in (1, 2):
-            inside = joined(tokens[index + 1 : matching(tokens, index)])
-            name = tokens[index - 3].text if tokens[index - 2].text == "]" else str(len(found))
-            found[name] = f"&({inside})" if section == 1 else f"({inside})"
-    return found
+            operand = joined(tokens[index + 1 : matching(tokens, index)])
+            name = tokens[index - 3].text if tokens[index - 2].text == "]" else str(len(operands))
+            operands[name] = f"&({operand})" if section == 1 else f"({operand})"
+    return operands

@@ -66,9 +66,9 @@ class Source:
         missing = self.text[start:stop].count("\n") - new.count("\n")
         self.edits.append((start, stop, new + "\n" * missing))
 
-    def insert(self, before: int, new: str) -> None:
+    def insert(self, position: int, new: str) -> None:
         """Insert text before a token."""
-        self.edits.append((self.tokens[before].start, self.tokens[before].start, new))
+        self.edits.append((self.tokens[position].start, self.tokens[position].start, new))
 
     def edited(self) -> str:
         """Return the text with all edits applied."""
@@ -108,18 +108,18 @@ class Source:
     def scope(self, position: int) -> tuple[str, str]:
         """Return what the brace at `position` opens: a namespace with its name, a class, or code."""
         tokens = without_attributes(self.tokens[self.start_of_statement(position) : position])
-        words = [token.text for token in tokens]
-        if "namespace" in words:
-            return NAMESPACE, "".join(word for word in words[words.index("namespace") + 1 :] if word != "inline")
-        if words[:1] == ["extern"] and len(words) == 2 and words[1].startswith('"'):
+        texts = [token.text for token in tokens]
+        if "namespace" in texts:
+            return NAMESPACE, "".join(text for text in texts[texts.index("namespace") + 1 :] if text != "inline")
+        if texts[:1] == ["extern"] and len(texts) == 2 and texts[1].startswith('"'):
             return NAMESPACE, LINKAGE
         kind = CODE
         for index in outside_brackets(tokens):
-            if words[index] in CLASSES:
+            if texts[index] in CLASSES:
                 kind = CLASS
-            elif words[index] == ":" and kind == CLASS:
+            elif texts[index] == ":" and kind == CLASS:
                 break
-            elif words[index] == "=" or (words[index] == "(" and words[index - 1] not in NOT_FUNCTION_NAMES):
+            elif texts[index] == "=" or (texts[index] == "(" and texts[index - 1] not in NOT_FUNCTION_NAMES):
                 return CODE, ""
         return kind, ""
 
@@ -128,10 +128,10 @@ class Source:
         # Such as `operator()`, and `f<float>` of a specialisation.
         any_name = [token.text for token in self.tokens[position : position + 3]] == ["template", "<", ">"]
         for index in outside_brackets(self.tokens, position):
-            text, before = self.tokens[index].text, self.tokens[index - 1]
+            text, previous = self.tokens[index].text, self.tokens[index - 1]
             if text in ";{}" or (text == "=" and not any_name):
                 break
-            if text == "(" and before.text not in NOT_FUNCTION_NAMES and (any_name or before.kind == "word"):
+            if text == "(" and previous.text not in NOT_FUNCTION_NAMES and (any_name or previous.kind == "word"):
                 # In `float (*name)(float)`, no parameters follow the word.
                 return -1 if self.next_text(index) in ("*", "&") else index
             any_name |= text == "operator"
@@ -141,8 +141,8 @@ class Source:
         """Return the brace that opens the body of the function with these parameters; -1 for a declaration."""
         is_constructor = False
         for index in outside_brackets(self.tokens, self.matching(parameters) + 1):
-            text, before = self.tokens[index].text, self.tokens[index - 1]
-            if text == "{" and not (is_constructor and (before.kind == "word" or before.text == ">")):
+            text, previous = self.tokens[index].text, self.tokens[index - 1]
+            if text == "{" and not (is_constructor and (previous.kind == "word" or previous.text == ">")):
                 return index
             if text in ";=}" or (text == "," and not is_constructor):
                 break
@@ -164,9 +164,9 @@ def source_of(text: str) -> Source:
 
     Headers of the compiler and of this package are left unchanged.
     """
-    found: list[Token] = []
+    tokens: list[Token] = []
     edits: list[tuple[int, int, str]] = []
-    for start, stop, marker in _parts_of_user(text):
+    for start, stop, marker in _user_parts(text):
         line, file = int(marker[1]), marker[2]
         for match in _TOKEN.finditer(text, start, stop):
             kind = match.lastgroup or "other"
@@ -174,26 +174,26 @@ def source_of(text: str) -> Source:
             if kind == "blank" and not match[0].isascii():
                 edits.append((match.start(), match.end(), "".join(c if c.isascii() else " " for c in match[0])))
             if kind not in ("blank", "directive"):
-                found.append(Token(kind, match[0], match.start(), match.end(), line, file))
+                tokens.append(Token(kind, match[0], match.start(), match.end(), line, file))
             line += match[0].count("\n")
-    return Source(text, found, edits)
+    return Source(text, tokens, edits)
 
 
 def text_of_user(text: str) -> str:
     """Return the text of the user's files in the output of a preprocessor; it does not depend on our folders."""
-    return "".join(text[start:stop] for start, stop, _ in _parts_of_user(text))
+    return "".join(text[start:stop] for start, stop, _ in _user_parts(text))
 
 
-def _parts_of_user(text: str) -> Iterator[tuple[int, int, re.Match[str]]]:
+def _user_parts(text: str) -> Iterator[tuple[int, int, re.Match[str]]]:
     """Yield start and stop of each part of a text that is of the user's files, and the marker before it."""
-    own = (str(INCLUDE), str(cache_folder()), "<")
+    own_prefixes = (str(INCLUDE), str(cache_folder()), "<")
     markers = list(_MARKER.finditer(text))
     # The first marker of a file determines its owner: later ones also mark macros of other files.
     users: dict[str, bool] = {}
     for marker in markers:
         users.setdefault(marker[2], " 3" not in marker[3])
     for index, marker in enumerate(markers):
-        if users[marker[2]] and not marker[2].startswith(own):
+        if users[marker[2]] and not marker[2].startswith(own_prefixes):
             yield marker.end(), markers[index + 1].start() if index + 1 < len(markers) else len(text), marker
 
 
@@ -222,16 +222,16 @@ def _brackets(
 
 def without_attributes(tokens: list[Token]) -> list[Token]:
     """Return the tokens without `__attribute__((...))`, `alignas(...)` and `[[...]]`."""
-    found: list[Token] = []
+    result: list[Token] = []
     index = 0
     while index < len(tokens):
         is_attribute = tokens[index].text in _ATTRIBUTES
         if is_attribute or [token.text for token in tokens[index : index + 2]] == ["[", "["]:
             index = matching(tokens, index + is_attribute) + 1
             continue
-        found.append(tokens[index])
+        result.append(tokens[index])
         index += 1
-    return found
+    return result
 
 
 def split_at_commas(tokens: list[Token]) -> list[list[Token]]:
@@ -268,7 +268,10 @@ def closing_angle(tokens: list[Token], position: int) -> int:
                 break
             if token.text in _OPENING:
                 close = matching(tokens, index)
-                if token.text == "{" and [after.text for after in tokens[close + 1 : close + 2]] not in _AFTER_BRACES:
+                if (
+                    token.text == "{"
+                    and [next_token.text for next_token in tokens[close + 1 : close + 2]] not in _AFTER_BRACES
+                ):
                     break
                 index = close
             elif token.text == ">":
@@ -284,10 +287,10 @@ def closing_angle(tokens: list[Token], position: int) -> int:
 def joined(tokens: Iterable[Token]) -> str:
     """Return their text, with a blank between tokens that were separate: `<<` is two tokens."""
     parts: list[str] = []
-    before = -1
+    previous_stop = -1
     for token in tokens:
-        parts.append(token.text if token.start == before else f" {token.text}")
-        before = token.stop
+        parts.append(token.text if token.start == previous_stop else f" {token.text}")
+        previous_stop = token.stop
     return "".join(parts).lstrip()
 
 

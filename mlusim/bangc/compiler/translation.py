@@ -68,48 +68,50 @@ def translate(
     """
     headers.generated_headers(options.compiler, options.std)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        plain = list(pool.map(partial(preprocess, on=on, options=options), files))
+        preprocessed = list(pool.map(partial(preprocess, on=on, options=options), files))
     if syntax_only:
-        return _translation(files, plain, options, instantiate, syntax_only=True)
-    key = cache.content_key(cache.code_of_translation(), *key_words(options), *instantiate, *plain)
-    kept = cache.cache_folder() / f"{key}.translation"
-    if kept.exists():
-        made: Translation = pickle.loads(kept.read_bytes())  # noqa: S301 - our own
-        if made.binary is not None and made.binary.exists():
-            return made
-    made = _translation(files, plain, options, instantiate)
-    cache.publish(kept, pickle.dumps(made))
-    return made
+        return _translation(files, preprocessed, options, instantiate, syntax_only=True)
+    key = cache.content_key(cache.code_of_translation(), *key_words(options), *instantiate, *preprocessed)
+    cached_file = cache.cache_folder() / f"{key}.translation"
+    if cached_file.exists():
+        translation: Translation = pickle.loads(cached_file.read_bytes())  # noqa: S301 - our own
+        if translation.binary is not None and translation.binary.exists():
+            return translation
+    translation = _translation(files, preprocessed, options, instantiate)
+    cache.publish(cached_file, pickle.dumps(translation))
+    return translation
 
 
 def _translation(
     files: Sequence[Path],
-    plain: list[str],
+    preprocessed: list[str],
     options: Options,
     instantiate: tuple[str, ...],
     *,
     syntax_only: bool = False,
 ) -> Translation:
     """Translate preprocessed files."""
-    own = own_functions(declared_functions(source_of(text)) for text in plain) if len(files) > 1 else frozenset()
+    own_names = (
+        own_functions(declared_functions(source_of(text)) for text in preprocessed) if len(files) > 1 else frozenset()
+    )
     # Names that clash with a header clash in all files.
     clashing: set[str] = set()
     learned = [LearnedNames(clashing=clashing) for _ in files]
-    texts = [rewrite(text, instantiate, names, own) for text, names in zip(plain, learned, strict=True)]
+    texts = [rewrite(text, instantiate, names, own_names) for text, names in zip(preprocessed, learned, strict=True)]
     for _ in range(_ROUNDS - 1):
         try:
             binary = _compiled(files, texts, options, syntax_only=syntax_only)
             break
         except CompilerError as error:
             for number in _to_rewrite(error, texts, learned):
-                texts[number] = rewrite(plain[number], instantiate, learned[number], own)
+                texts[number] = rewrite(preprocessed[number], instantiate, learned[number], own_names)
     else:
         binary = _compiled(files, texts, options, syntax_only=syntax_only)
     others = set().union(*(names.others for names in learned))
     missing = {name: location for name, location in _calls(texts).items() if name in others or is_unknown(name)}
-    found = [Rewritten("", text.entries, text.calls, text.has_main) for text in texts]
-    digest = cache.content_key(*key_words(options), *map(text_of_user, plain))
-    return Translation(found, binary, missing, digest)
+    stubs = [Rewritten("", text.entries, text.calls, text.has_main) for text in texts]
+    digest = cache.content_key(*key_words(options), *map(text_of_user, preprocessed))
+    return Translation(stubs, binary, missing, digest)
 
 
 def _compiled(files: Sequence[Path], texts: list[Rewritten], options: Options, *, syntax_only: bool) -> Path | None:
@@ -127,25 +129,27 @@ def _to_rewrite(error: CompilerError, texts: list[Rewritten], learned: list[Lear
     Raises `CompileError` with the messages if there are no new names in them.
     """
     clashing = learned[0].clashing
-    before = len(clashing)
+    clashes_before = len(clashing)
     declared = set().union(*(text.declared for text in texts))
-    called = set().union(*(text.calls for text in texts))
-    are_new = [learned[number].learn(message, declared, called) for number, message in error.full.items()]
+    called_names = set().union(*(text.calls for text in texts))
+    are_new = [learned[number].learn(message, declared, called_names) for number, message in error.full.items()]
     if not any(are_new):
-        unknown = set().union(*(names.types | names.others for names in learned))
-        raise CompileError(error.message + _slips(error.message, unknown)) from None
-    return list(error.full) if len(clashing) == before else range(len(texts))
+        unknown_names = set().union(*(names.types | names.others for names in learned))
+        raise CompileError(error.message + _slips(error.message, unknown_names)) from None
+    return list(error.full) if len(clashing) == clashes_before else range(len(texts))
 
 
-def _slips(message: str, unknown: set[str]) -> str:
+def _slips(message: str, unknown_names: set[str]) -> str:
     """Return a note for each unknown name in a message that may stand for one of the headers."""
-    shown = set(re.findall(r"\w+", message)) & (unknown | undeclared_in(message))
-    near = []
-    for name in sorted(filter(is_of_library, shown)):
-        meant = meant_by(name)
-        words = choose_one(name, meant) if len(meant) > 1 else nearest(name, library_names(), cutoff=0.8).rstrip()
-        near.append((name, words))
-    return "".join(f"\nnote: {name} is no name of the headers: {words}" for name, words in near if words)
+    names = set(re.findall(r"\w+", message)) & (unknown_names | undeclared_in(message))
+    notes = []
+    for name in sorted(filter(is_of_library, names)):
+        candidates = meant_by(name)
+        note = (
+            choose_one(name, candidates) if len(candidates) > 1 else nearest(name, library_names(), cutoff=0.8).rstrip()
+        )
+        notes.append((name, note))
+    return "".join(f"\nnote: {name} is no name of the headers: {note}" for name, note in notes if note)
 
 
 def _calls(texts: list[Rewritten]) -> dict[str, tuple[str, int]]:

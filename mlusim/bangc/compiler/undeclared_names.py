@@ -84,31 +84,34 @@ class LearnedNames:
     maths: set[str] = field(default_factory=set)
     clashing: set[str] = field(default_factory=set)
 
-    def learn(self, message: str, declared: set[str], called: set[str]) -> bool:
+    def learn(self, message: str, declared: set[str], called_names: set[str]) -> bool:
         """Extract names from a compiler's messages; returns whether there were new ones.
 
         Args:
             message: the compiler's output.
             declared: names that the file itself declares.
-            called: functions of the vendor's libraries and names with two underscores that it calls.
+            called_names: functions of the vendor's libraries and names with two underscores that it calls.
         """
-        before = self._known()
+        count_before = self._count()
         self.maths.update(_MATHS.keys() & undeclared_in(message))
-        self.types.update(filter(is_of_library, _found(_TYPES, message)))
+        self.types.update(filter(is_of_library, _names_matching(_TYPES, message)))
         # A constant that is a slip of one of the headers remains an error; of a function, the call is one.
-        others = {name for name in undeclared_in(message) if name in called or not meant_by(name)}
-        self.others.update(filter(is_of_library, others), others & called)
+        others = {name for name in undeclared_in(message) if name in called_names or not meant_by(name)}
+        self.others.update(filter(is_of_library, others), others & called_names)
         self.types.update(name for name in self.others if name.endswith("_t"))
         self.others -= self.types
-        self.clashing.update(({_name_in(text) for text in _found(_CLASHES, message)} | _launched(message)) & declared)
-        return self._known() > before
+        self.clashing.update(
+            ({_declared_name(text) for text in _names_matching(_CLASHES, message)} | _launched_entries(message))
+            & declared
+        )
+        return self._count() > count_before
 
-    def _known(self) -> int:
+    def _count(self) -> int:
         return sum(map(len, (self.types, self.others, self.maths, self.clashing)))
 
-    def declarations(self, called: set[str]) -> str:
+    def declarations(self, called_names: set[str]) -> str:
         """Return C++ that declares the types, and the names that are not called, on one line."""
-        constants = sorted(self.others - called - _NUMBERS.keys())
+        constants = sorted(self.others - called_names - _NUMBERS.keys())
         return "".join(
             [_MATHS[name] for name in sorted(self.maths)]
             + [f"static constexpr int {name}{{{_NUMBERS[name]}}}; " for name in sorted(self.others & _NUMBERS.keys())]
@@ -131,13 +134,13 @@ def meant_by(name: str) -> list[str]:
     A slip lacks the `_t` of a type, or differs by its case, by one letter, or by two swapped ones. Names that differ by
     a digit are different names.
     """
-    known = sorted(library_names())
+    header_names = sorted(library_names())
     match = _OF_ENUMERATION.match(name)
     if match:
-        return [other for other in known if other.startswith(match[1]) and _OF_ENUMERATION.match(other)]
+        return [other for other in header_names if other.startswith(match[1]) and _OF_ENUMERATION.match(other)]
     return [
         other
-        for other in known
+        for other in header_names
         if other == f"{name}_t"
         or (
             min(len(name), len(other)) >= _SHORTEST
@@ -158,14 +161,14 @@ def _differ_by_a_slip(one: str, other: str) -> bool:
 
 def undeclared_in(message: str) -> set[str]:
     """Return the undeclared functions and constants that a compiler's output names."""
-    return _found(_OTHERS, message)
+    return _names_matching(_OTHERS, message)
 
 
-def _found(patterns: tuple[str, ...], message: str) -> set[str]:
+def _names_matching(patterns: tuple[str, ...], message: str) -> set[str]:
     return {name for pattern in patterns for name in re.findall(pattern, message)}
 
 
-def _launched(message: str) -> set[str]:
+def _launched_entries(message: str) -> set[str]:
     """Return the entries that the lines of failed launches launch, for g++ words of the length of the entry's name."""
     words = {
         word
@@ -176,7 +179,7 @@ def _launched(message: str) -> set[str]:
     return words.union(*(re.findall(r"launcher\(\"(\w+)\"", line) for line in _CLANG_LAUNCH.findall(message)))
 
 
-def _name_in(text: str) -> str:
+def _declared_name(text: str) -> str:
     """Return the name that a declaration in a message declares."""
     match = next(filter(None, (pattern.search(text) for pattern in _NAMES)), None)
     return match[1] if match else ""

@@ -59,9 +59,9 @@ def _remedy(name: str) -> str:
     reason = why_missing(name)
     if is_of_library(name) and not name.lower().startswith("cnnl"):
         names = sorted(intrinsics.names() | library_names())
-        known = [other for other in names if is_of_library(other) and not other.endswith("_t")]
-        reordered = [other for other in known if _have_words_in_common(other, name)]
-        return nearest(name, reordered or known, cutoff=0 if reordered else _LIKE).rstrip() or reason
+        candidates = [other for other in names if is_of_library(other) and not other.endswith("_t")]
+        reordered = [other for other in candidates if _have_same_words(other, name)]
+        return nearest(name, reordered or candidates, cutoff=0 if reordered else _LIKE).rstrip() or reason
     if reason:
         return reason
     vectors = name.removesuffix("_scalar")
@@ -69,12 +69,12 @@ def _remedy(name: str) -> str:
         return f"{vectors} takes two vectors: fill one with the number by __bang_write_value"
     # All names share a prefix, which would make them similar.
     prefix = "__bang_" if name.startswith("__bang_") else "__"
-    stems = (known.removeprefix(prefix) for known in _known_names() if known.startswith(prefix))
-    near = nearest(name.removeprefix(prefix), stems).rstrip()
-    return near.replace("did you mean ", f"did you mean {prefix}")
+    stems = (candidates.removeprefix(prefix) for candidates in _known_names() if candidates.startswith(prefix))
+    suggestion = nearest(name.removeprefix(prefix), stems).rstrip()
+    return suggestion.replace("did you mean ", f"did you mean {prefix}")
 
 
-def _have_words_in_common(one: str, other: str) -> bool:
+def _have_same_words(one: str, other: str) -> bool:
     """Return whether two names have the same words in any order, perhaps abbreviated: `Device` and `Dev`."""
     first, second = _words(one), _words(other)
     pairs = zip(first, second, strict=False)
@@ -88,11 +88,11 @@ def _words(name: str) -> list[str]:
 
 def _known_names() -> set[str]:
     """Return names that a kernel may call, conversions of scalars included."""
-    known = {other for other in header_names() if looks_like(other) and not other.endswith("__")}
+    names = {other for other in header_names() if looks_like(other) and not other.endswith("__")}
     for other in intrinsics.names():
         scalar = other.replace("__bang_", "__", 1)
-        known.update((other, scalar) if conversion(scalar) is not None else (other,))
-    return known
+        names.update((other, scalar) if conversion(scalar) is not None else (other,))
+    return names
 
 
 _PREFIXES = (

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from mlusim.memory.allocation import Allocation
     from mlusim.memory.bus import Loops
 
+# Up to this many runs are recorded one by one, without grouping.
 _FEW = 16
-# Any two accesses are a run. Runs of fewer accesses than this on average are irregular.
+# Any two accesses are a run. Accesses whose runs are shorter than this on average are irregular.
 _SHORT = 4
 # Ordinary operations of a loop for each of its accesses, as thirds: address, arithmetic, branch. Read off the scalar
 # matmul in NRAM on MLU370 (30 cycles an iteration of two loads and a store, of 6 cycles each; 12 remain for four
@@ -50,14 +51,14 @@ def drain(task: CompiledTask, function: str) -> Awaitable[None] | None:
     count = image.words[RUN_COUNT_WORD]
     image.words[RUN_COUNT_WORD] = 0
     if count > 1:
-        return _several(task, function, image.runs[:count])
+        return _record_runs(task, function, image.runs[:count])
     pc, address, stride, times, meta = _RUN.unpack_from(image.run_bytes)
     task.accessed_since_ps = -1
     # With nothing else in between, the order of records says what was written first.
     return _record_access(task, function, pc, address, ((times, stride),), meta | _FRESH)
 
 
-async def _several(task: CompiledTask, function: str, runs: Array) -> None:
+async def _record_runs(task: CompiledTask, function: str, runs: Array) -> None:
     count = len(runs)
     task.accessed_since_ps = task.issuer.task.now_ps
     if count <= _FEW:
@@ -70,15 +71,15 @@ async def _several(task: CompiledTask, function: str, runs: Array) -> None:
     order = np.lexsort((np.arange(count), runs["meta"], runs["pc"]))
     grouped = runs[order]
     edges = np.flatnonzero((np.diff(grouped["pc"]) != 0) | (np.diff(grouped["meta"]) != 0)) + 1
-    for part in np.split(grouped, edges):
-        await _group(task, function, part)
+    for group in np.split(grouped, edges):
+        await _record_group(task, function, group)
 
 
-async def _group(task: CompiledTask, function: str, runs: Array) -> None:
+async def _record_group(task: CompiledTask, function: str, runs: Array) -> None:
     """Record runs of one instruction on one tensor."""
     pc, meta = int(runs["pc"][0]), int(runs["meta"][0])
     if len(runs) > _FEW and int(runs["count"].sum()) < _SHORT * len(runs):
-        await _scattered(task, function, pc, _addresses(runs), meta)
+        await _scattered(task, function, pc, _run_addresses(runs), meta)
         return
     starts = runs["address"].astype(np.int64)
     equal = (np.diff(runs["count"].astype(np.int64)) == 0) & (np.diff(runs["stride"]) == 0)
@@ -99,22 +100,27 @@ async def _group(task: CompiledTask, function: str, runs: Array) -> None:
         position = stop
 
 
-def _addresses(runs: Array) -> Array:
+def _run_addresses(runs: Array) -> Array:
     """Return the address of each access of some runs."""
-    counts = runs["count"].astype(np.int64)
-    step = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    addresses: Array = np.repeat(runs["address"].astype(np.int64), counts)
-    addresses += np.repeat(runs["stride"], counts) * step
+    count = runs["count"].astype(np.int64)
+    step = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    addresses: Array = np.repeat(runs["address"].astype(np.int64), count)
+    addresses += np.repeat(runs["stride"], count) * step
     return addresses
 
 
-class _Shape:
+def _size_and_write(meta: int) -> tuple[int, bool]:
+    """Return the bytes of each access of a run, and whether it writes."""
+    return meta & 0xFF, bool(meta >> 8 & 1)
+
+
+class _AccessPattern:
     """Accesses of one instruction in at most two loops, without their start address."""
 
     __slots__ = ("below", "dtype", "layout", "line", "name", "reach", "total", "write")
 
     def __init__(self, task: CompiledTask, function: str, pc: int, loops: Loops, meta: int) -> None:
-        size, self.write = meta & 0xFF, bool(meta >> 8 & 1)
+        size, self.write = _size_and_write(meta)
         self.line = task.line_at(pc, function)
         self.dtype = _DTYPES.get(size, _BYTE)
         self.total = math.prod(count for count, _ in loops)
@@ -136,20 +142,20 @@ def _record_access(
     """Record accesses in at most two loops."""
     if task.arrays.lacks_memory and _is_skipped(task, function, pc, address, meta):
         return None
-    seen, meta = not meta & _FRESH, meta & ~_FRESH
+    order_known, meta = not meta & _FRESH, meta & ~_FRESH
     key = (pc, meta, loops)
-    known = task.scalar_shapes.get(key)
-    if known is None:
-        known = task.scalar_shapes[key] = _Shape(task, function, pc, loops, meta)
-    allocation, offset = _inside(task, known.line, address - known.below, known.reach, write=known.write)
+    pattern = task.access_patterns.get(key)
+    if pattern is None:
+        pattern = task.access_patterns[key] = _AccessPattern(task, function, pc, loops, meta)
+    allocation, offset = _locate_within(task, pattern.line, address - pattern.below, pattern.reach, write=pattern.write)
     issuer: Issuer = task.issuer
-    if known.total > 1:
-        _charge_ordinary(issuer, known.line, known.total)
-    if seen and not known.write and allocation.is_poisoned:
+    if pattern.total > 1:
+        _charge_ordinary(issuer, pattern.line, pattern.total)
+    if order_known and not pattern.write and allocation.is_poisoned:
         issuer.log.seen.add(issuer.log.records.count)
-    view = View(allocation, offset + known.below, known.layout)
+    view = View(allocation, offset + pattern.below, pattern.layout)
     since_ps = task.accessed_since_ps
-    return access(issuer, known.line, known.name, view, known.total, write=known.write, since_ps=since_ps)
+    return access(issuer, pattern.line, pattern.name, view, pattern.total, write=pattern.write, since_ps=since_ps)
 
 
 def _is_skipped(task: CompiledTask, function: str, pc: int, address: int, meta: int) -> bool:
@@ -168,11 +174,13 @@ async def _scattered(task: CompiledTask, function: str, pc: int, addresses: Arra
     """Record irregular accesses with an array of their addresses."""
     if _is_skipped(task, function, pc, int(addresses[0]), meta):
         return
-    size, write = meta & 0xFF, bool(meta >> 8 & 1)
-    known = np.unique(addresses.astype(np.int64))
+    size, write = _size_and_write(meta)
+    distinct = np.unique(addresses.astype(np.int64))
     line = task.line_at(pc, function)
-    allocation, offset = _inside(task, line, int(known[0]), int(known[-1] - known[0]) + size, write=write)
-    offsets = known - known[0]
+    allocation, offset = _locate_within(
+        task, line, int(distinct[0]), int(distinct[-1] - distinct[0]) + size, write=write
+    )
+    offsets = distinct - distinct[0]
     dtype = _DTYPES.get(size, _BYTE)
     if (offsets % dtype.itemsize).any() or dtype.itemsize != size:
         dtype = _BYTE
@@ -192,9 +200,9 @@ async def _scattered(task: CompiledTask, function: str, pc: int, addresses: Arra
         await waiting
 
 
-def _inside(task: CompiledTask, line: int, address: int, nbytes: int, *, write: bool) -> tuple[Allocation, int]:
+def _locate_within(task: CompiledTask, line: int, address: int, nbytes: int, *, write: bool) -> tuple[Allocation, int]:
     try:
-        allocation, offset = task.place(address)
+        allocation, offset = task.locate_cached(address)
     except AccessError as error:
         raise_at(*task.issuer.log.lines[line], task.explained(error))
     if offset + nbytes > allocation.nbytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.bangc.calls.call_record import HEAD, CallSite, answer, file_at, text_at
+from mlusim.bangc.calls.call_record import HEAD, CallSite, file_at, set_result, text_at
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.calls.type_codes import POINTER, dtype_of_code
 from mlusim.bangc.execution.faults import in_memory
@@ -102,7 +102,7 @@ class CompiledTask:
         self.byte_forms: dict[tuple[Any, ...], ByteForm] = {}
         self.filter_forms = FilterForms(core.board)
         # Cached shapes of loops of plain accesses, by instruction.
-        self.scalar_shapes: dict[Any, Any] = {}
+        self.access_patterns: dict[Any, Any] = {}
         # From when on the accesses that are being recorded were made, in turn; -1: a single run.
         self.accessed_since_ps = -1
         # Calls by the head of their record; and those that the runtime knows, with their lines.
@@ -126,18 +126,18 @@ class CompiledTask:
             offset = address - bases[number]
             if offset < allocation.nbytes:
                 return allocation, offset
-        found = self.arrays.at(address)
-        if found is not None:
-            return found
+        place = self.arrays.at(address)
+        if place is not None:
+            return place
         if number >= 0 and address == bases[number] + self.gdram.allocations[number].nbytes:
             return self.gdram.allocations[number], address - bases[number]
         raise AccessError(self.wild_text(address))
 
     def in_absent_memory(self, address: int) -> bool:
         """Return whether an address lies in an array of a memory that the memory core lacks."""
-        found = self.arrays.in_absent_memory(address)
-        self.is_astray |= found
-        return found
+        is_absent = self.arrays.in_absent_memory(address)
+        self.is_astray |= is_absent
+        return is_absent
 
     def is_dropped(self, site: CallSite, values: tuple[Any, ...]) -> bool:
         """Return whether a call has no effect on the memory core, because it uses NRAM or WRAM.
@@ -161,8 +161,8 @@ class CompiledTask:
             self.image.record.astray = 1
         if dropped:
             # Of the next calls, those that need no answer return at once. They count as operations.
-            left = self.issuer.chip.max_operations - self._task.operations
-            self.image.record.drops = max(1, min(left, _DROPS_AT_ONCE))
+            operations_left = self.issuer.chip.max_operations - self._task.operations
+            self.image.record.drops = max(1, min(operations_left, _DROPS_AT_ONCE))
         return dropped
 
     def note_dropped(self, name: str, line: int) -> None:
@@ -217,32 +217,32 @@ class CompiledTask:
                 )
         is_of_file = 0 <= address - self.image.base < self.image.size
         if is_of_file or self.on_stack(address):
-            whose = "a variable of the file without a memory space" if is_of_file else "a local variable of the task"
+            variable = "a variable of the file without a memory space" if is_of_file else "a local variable of the task"
             return (
-                f"address {address:#x} is that of {whose}: instructions take arrays with a memory space; "
+                f"address {address:#x} is that of {variable}: instructions take arrays with a memory space; "
                 f"declare it with __nram__, or another one{', and without constexpr' if is_of_file else ''}"
             )
-        if passed := self.gdram.passed_from_host(address, self.arguments):
+        if host_pointer := self.gdram.passed_from_host(address, self.arguments):
             return (
-                f"address {address:#x} is in no memory of this core: the launch passed the pointer {passed:#x}, "
+                f"address {address:#x} is in no memory of this core: the launch passed the pointer {host_pointer:#x}, "
                 "which is not to memory of the device; pass memory of cnrtMalloc, and copy to it with cnrtMemcpy"
             )
         for kind, base in enumerate(self.arrays.bases):
             if 0 <= address - base < ARENA_BYTES:
                 return f"address {address:#x}{in_memory(self.image, kind, address - base)}; check the index"
-        near = self.gdram.nearest(address)
+        nearest = self.gdram.nearest(address)
         return f"address {address:#x} is in no memory of this core: " + (
-            f"{near}, if it is not an address of the host; check the index, and the arguments of the launch"
-            if near
+            f"{nearest}, if it is not an address of the host; check the index, and the arguments of the launch"
+            if nearest
             else "it is neither a tensor of the device nor an array with a memory space (__nram__, __wram__, "
             "__mlu_shared__, __ldram__); instructions take no memory of the host: copy to an array first, and pass "
             "tensors or memory of cnrtMalloc"
         )
 
-    def place(self, address: int) -> Place:
-        """Return the allocation that contains an address, and the byte in it; as `locate`, quicker for known ones."""
-        known = self._places.get(address)
-        if known is None:
+    def locate_cached(self, address: int) -> Place:
+        """Return the allocation that contains an address, and the byte in it; as `locate`, which it caches."""
+        cached = self._places.get(address)
+        if cached is None:
             # Inlined for performance: the first part of `locate`.
             gdram = self.gdram
             number = bisect_right(gdram.bases, address) - 1
@@ -250,15 +250,15 @@ class CompiledTask:
                 allocation, offset = gdram.allocations[number], address - gdram.bases[number]
                 if offset < allocation.nbytes:
                     return allocation, offset
-            known = self.locate(address)
-            if len(self._places) < _PLACES and known[0].memory.kind is not MemoryKind.GDRAM:
+            cached = self.locate(address)
+            if len(self._places) < _PLACES and cached[0].memory.kind is not MemoryKind.GDRAM:
                 # Kernels use the same arrays of their core repeatedly.
-                self._places[address] = known
-        return known
+                self._places[address] = cached
+        return cached
 
     def pointer(self, address: int) -> Pointer:
         """Return an address as a pointer to bytes."""
-        return Pointer(*self.place(address), _UINT8)
+        return Pointer(*self.locate_cached(address), _UINT8)
 
     def remote(self, address: int, cluster: int) -> Place:
         """Return the same array in another cluster of the union: the target of SRAM2SRAM."""
@@ -273,9 +273,9 @@ class CompiledTask:
     def view(self, code: int, address: int, shape: tuple[int, ...]) -> View:
         """Return a contiguous view of elements at an address. Raises `AccessError` if it leaves its array."""
         key = (address, code, shape)
-        known = self._views.get(key)
-        if known is not None:
-            return known
+        cached = self._views.get(key)
+        if cached is not None:
+            return cached
         dtype = dtype_of_code(code)
         allocation, offset = self.locate(address)
         nbytes = dtype.itemsize
@@ -300,9 +300,13 @@ class CompiledTask:
         """Return a view of filters (n, ...) in WRAM, in the form in which they were copied there."""
         allocation, offset = self.locate(address)
         if not self.filter_forms.in_rows(allocation, offset):
-            known = self.view(code, address, shape)
-            first = self.filter_forms.place(allocation, offset, known.nbytes)
-            return known if first == offset else View.strided(allocation, first, shape, known.strides, known.dtype)
+            contiguous = self.view(code, address, shape)
+            stored_at = self.filter_forms.place(allocation, offset, contiguous.nbytes)
+            return (
+                contiguous
+                if stored_at == offset
+                else View.strided(allocation, stored_at, shape, contiguous.strides, contiguous.dtype)
+            )
         view = rows_view(self.issuer.board, allocation, offset, shape, dtype_of_code(code))
         last = offset + sum((extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True))
         if last >= allocation.nbytes:
@@ -313,8 +317,8 @@ class CompiledTask:
         return view
 
     def filter_place(self, address: int, nbytes: int) -> Place:
-        """As `place`, of what is copied to or from WRAM."""
-        allocation, offset = self.place(address)
+        """As `locate_cached`, of what is copied to or from WRAM."""
+        allocation, offset = self.locate_cached(address)
         if allocation.memory.kind is not MemoryKind.WRAM:
             return allocation, offset
         return allocation, self.filter_forms.place(allocation, offset, nbytes)
@@ -324,34 +328,34 @@ class CompiledTask:
     def site(self, function: str) -> CallSite:
         """Return the call that the fibre waits for, without its values."""
         head = self.image.call_bytes[HEAD].tobytes()
-        found = self.sites.get(head)
-        if found is None:
+        call_site = self.sites.get(head)
+        if call_site is None:
             words = self.image.words
             line = self.line(words[FILE_WORD], words[LINE_WORD], function)
-            found = self.sites[head] = CallSite(words, intrinsics()[words[OPERATION_WORD]], line)
-        return found
+            call_site = self.sites[head] = CallSite(words, intrinsics()[words[OPERATION_WORD]], line)
+        return call_site
 
-    def know(self, again: Callable[[], Awaitable[None] | None], line: int) -> None:
-        """Let the runtime find the current call again: `again` then executes it, without its values being decoded."""
+    def know(self, execute: Callable[[], Awaitable[None] | None], line: int) -> None:
+        """Cache the current call in the runtime: later, `execute` executes it without decoding its values."""
         if self.change is None and self.module.runtime.library.mlusim_know(self.image.address, len(self.known)):
-            self.known.append((again, line))
+            self.known.append((execute, line))
 
     def forget(self) -> None:
         """Undo `know` for all calls."""
         self.module.runtime.library.mlusim_forget(self.image.address)
         self.known.clear()
 
-    def answer(self, value: Any) -> None:
+    def set_result(self, value: Any) -> None:
         """Set the return value of the call, a float or an integer."""
-        answer(self.image.words, value)
+        set_result(self.image.words, value)
 
     def line_at(self, pc: int, function: str) -> int:
         """Return the line number in the log of a plain access, by the address of its instruction."""
-        found = self._pcs.get(pc)
-        if found is None:
-            where = self.module.line_of(pc - self.image.base) or (str(self.module.path), 1, "")
-            found = self._pcs[pc] = self.issuer.log.source_line(where[0], where[1], function)
-        return found
+        line = self._pcs.get(pc)
+        if line is None:
+            location = self.module.line_of(pc - self.image.base) or (str(self.module.path), 1, "")
+            line = self._pcs[pc] = self.issuer.log.source_line(location[0], location[1], function)
+        return line
 
     def on_stack(self, address: int) -> bool:
         """Return whether an address is that of a local variable of the task."""
@@ -359,19 +363,19 @@ class CompiledTask:
 
     def literal(self, address: int) -> str:
         """Return an assembly statement with single blanks and a final semicolon."""
-        known = self._literals.get(address)
-        if known is None:
-            known = self._literals[address] = f"{' '.join(text_at(address).split()).rstrip('; ')};"
-        return known
+        statement = self._literals.get(address)
+        if statement is None:
+            statement = self._literals[address] = f"{' '.join(text_at(address).split()).rstrip('; ')};"
+        return statement
 
     def line(self, file: int, line: int, function: str) -> int:
         """Return the number of a C++ line in the log, given the address of the file name."""
-        known = self._lines.get((file, line))
-        if known is None:
+        number = self._lines.get((file, line))
+        if number is None:
             name = file_at(file) if file else str(self.module.path)
-            known = self._lines[file, line] = self.issuer.log.source_line(name, line, function)
-        return known
+            number = self._lines[file, line] = self.issuer.log.source_line(name, line, function)
+        return number
 
-    async def answer_later(self, waiting: Any) -> None:
+    async def set_result_later(self, waiting: Any) -> None:
         """Wait, and pass the result to the fibre."""
-        self.answer(await waiting)
+        self.set_result(await waiting)

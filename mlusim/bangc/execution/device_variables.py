@@ -34,7 +34,7 @@ class DeviceVariables:
         """Return the name of the variable at an address that no file defines; "" for another address."""
         variables = self.room.arena.arrays[: self.room.arena.count]
         starts = ((address - self.room.base - int(variable.offset), variable) for variable in variables)
-        return next((one.name.decode() for at, one in starts if 0 <= at < one.size and one.kind & EXTERN), "")
+        return next((entry.name.decode() for at, entry in starts if 0 <= at < entry.size and entry.kind & EXTERN), "")
 
     def place(self, chip: Chip) -> None:
         """Allocate them on a device that has not run the file before, with their initial values or zeros.
@@ -64,7 +64,7 @@ class DeviceVariables:
             content.fill(0)
             if array.initial:
                 ctypes.memmove(int(content.ctypes.data), array.initial, size)
-            made = chip.allocate(
+            allocation = chip.allocate(
                 chip.gdram,
                 size,
                 name,
@@ -75,6 +75,6 @@ class DeviceVariables:
                 workspace=True,
             )
             # Also in a timing-only run: compiled code accesses these bytes.
-            made.buffer = content
-            chip.log.host.writes.add(made.identity)
-            chip.log.of_file.add(made.identity)
+            allocation.buffer = content
+            chip.log.host.writes.add(allocation.identity)
+            chip.log.of_file.add(allocation.identity)

@@ -62,7 +62,7 @@ class FibreRunner:
         self._drops: bool = task.issuer.unit.is_memory_core
         self._repetition = Repetition(task)
         self._calls = 0
-        self._next_look = self._repetition.at
+        self._next_check = self._repetition.at
         self._stage = _CALL
         self._why = 0
         self._fault: tuple[str, int, str, MlusimError] | None = None
@@ -90,7 +90,7 @@ class FibreRunner:
                         return waits  # type: ignore[no-any-return]  # see above
             if stage != _CHECKED:
                 self._calls += 1
-                if self._calls >= self._next_look and self._repeats(why):
+                if self._calls >= self._next_check and self._repeats(why):
                     self._stage, self._why = _CHECKED, why
                     return self._meet()
             stage = _CALL
@@ -105,8 +105,8 @@ class FibreRunner:
             line = _NO_LINE
             try:
                 if why >= FIRST_KNOWN:
-                    again, line = known[why - FIRST_KNOWN]
-                    waits = again()
+                    execute, line = known[why - FIRST_KNOWN]
+                    waits = execute()
                 else:
                     site = sites.get(call_bytes[HEAD].tobytes())
                     if site is None:
@@ -136,7 +136,7 @@ class FibreRunner:
         if self._task.change is not None:
             values = self._task.change(self._task, site.line, values)
         if self._drops and self._task.is_dropped(site, values):
-            self._task.answer(0)
+            self._task.set_result(0)
             self._task.issuer.skip()
             return None
         if UNSET_FLOAT in values:
@@ -147,9 +147,9 @@ class FibreRunner:
         """Check for an endless loop; returns true if other tasks should run first."""
         if why < 0 and why != DRAIN:
             return False
-        looks = self._repetition.look(self._calls, self._name)
-        self._next_look = self._repetition.at
-        return looks
+        repeats = self._repetition.check(self._calls, self._name)
+        self._next_check = self._repetition.at
+        return repeats
 
     def _other(self, why: int) -> Awaitable[Any] | None:
         """Process what is not the call of an intrinsic."""

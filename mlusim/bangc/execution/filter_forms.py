@@ -34,7 +34,7 @@ class _Rows:
     start: int
     stop: int
     lanes: int
-    doubtful: bool = False
+    in_doubt: bool = False
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Piece:
     start: int
     stop: int
     first: int = 0
-    doubtful: bool = False
+    in_doubt: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -86,19 +86,19 @@ class FilterForms:
                 "__bang_reshape_filter arranges them"
             )
         lanes = max((count for count, stride in loops if stride == self._lane), default=0)
-        within = [(count, stride) for count, stride in loops if stride != self._lane]
-        stop = offset + size + sum((count - 1) * max(stride, 0) for count, stride in within)
+        loops_in_lane = [(count, stride) for count, stride in loops if stride != self._lane]
+        stop = offset + size + sum((count - 1) * max(stride, 0) for count, stride in loops_in_lane)
         if not lanes:
             return self._note_piece(_Piece(allocation, offset, stop))
         return self._note_rows(_Rows(allocation, offset, stop, lanes))
 
     def in_rows(self, allocation: Allocation, offset: int) -> bool:
         """Return whether the filters at an address were written in rows. Raises `OperandError` if that is in doubt."""
-        written: tuple[_Rows | _Piece, ...] = (*self._rows, *self._pieces.values())
-        for entry in written:
+        entries: tuple[_Rows | _Piece, ...] = (*self._rows, *self._pieces.values())
+        for entry in entries:
             if entry.allocation is not allocation or not entry.start <= offset < entry.stop:
                 continue
-            if entry.doubtful:
+            if entry.in_doubt:
                 raise OperandError(
                     f"filters at byte {group_digits(offset)} of {allocation.name}: a later copy overlaps them either "
                     "by its addresses or by its share of each lane of WRAM, but not by both, and no public document "
@@ -112,8 +112,8 @@ class FilterForms:
         """Return where the bytes at an offset of an array are stored. Raises `OperandError` if that is in doubt."""
         if not self._moved:
             return offset
-        own = self._pieces.get((allocation.identity, offset))
-        for piece in self._moved.values() if own is None else (own,):
+        piece_there = self._pieces.get((allocation.identity, offset))
+        for piece in self._moved.values() if piece_there is None else (piece_there,):
             if piece.allocation is not allocation or not piece.start <= offset < piece.stop:
                 continue
             if offset + nbytes > piece.stop:
@@ -129,28 +129,28 @@ class FilterForms:
     def _note_piece(self, piece: _Piece) -> bool:
         identity = piece.allocation.identity
         key = identity, piece.start
-        known = self._pieces.get(key)
-        if known is not None and known.stop == piece.stop and not known.doubtful and not self._rows:
+        previous = self._pieces.get(key)
+        if previous is not None and previous.stop == piece.stop and not previous.in_doubt and not self._rows:
             return False
-        piece.first = self._room_for(piece, known)
+        piece.first = self._storage_of(piece, previous)
         self._ends[identity] = max(self._ends.get(identity, 0), piece.first + piece.nbytes)
-        moved = piece.first != (known.first if known is not None else piece.start)
+        has_moved = piece.first != (previous.first if previous is not None else piece.start)
         self._moved.pop(key, None)
         if piece.first != piece.start:
             self._moved[key] = piece
         self._pieces[key] = piece
-        changed, remaining = moved, []
+        changed, remaining = has_moved, []
         for rows in self._rows:
-            by_address, by_lane = self._meet(rows, piece)
+            by_address, by_lane = self._overlaps(rows, piece)
             if not (by_address and by_lane):
                 remaining.append(rows)
             if by_address or by_lane:
                 changed = True
-                rows.doubtful = True
+                rows.in_doubt = True
         self._rows = remaining
         return changed
 
-    def _room_for(self, piece: _Piece, known: _Piece | None) -> int:
+    def _storage_of(self, piece: _Piece, previous: _Piece | None) -> int:
         """Return where to store a piece: at its address, unless a piece in other bytes of the lanes is stored there."""
         start, nbytes, allocation = piece.start, piece.nbytes, piece.allocation
         if start >= self._ends.get(allocation.identity, 0) or piece.stop > allocation.nbytes:
@@ -165,22 +165,24 @@ class FilterForms:
                 del self._pieces[key]
                 continue
             others.append(other)
-        ends = sorted(other.first + other.nbytes for other in others)
-        for first in (start if known is None else known.first, start, *ends):
-            if first + nbytes <= allocation.nbytes and not any(_overlap(first, nbytes, other) for other in others):
-                return first
+        stored_ends = sorted(other.first + other.nbytes for other in others)
+        for candidate in (start if previous is None else previous.first, start, *stored_ends):
+            if candidate + nbytes <= allocation.nbytes and not any(
+                _overlap(candidate, nbytes, other) for other in others
+            ):
+                return candidate
         # Full: what is overwritten must not be read.
         for other in others:
-            other.doubtful |= _overlap(start, nbytes, other)
+            other.in_doubt |= _overlap(start, nbytes, other)
         return start
 
     def _note_rows(self, new: _Rows) -> bool:
         for key, piece in list(self._pieces.items()):
-            by_address, by_lane = self._meet(new, piece)
+            by_address, by_lane = self._overlaps(new, piece)
             if by_address and by_lane:
                 del self._pieces[key]
             elif by_address or by_lane:
-                piece.doubtful = True
+                piece.in_doubt = True
         if new in self._rows:
             return False
         self._rows = [
@@ -191,7 +193,7 @@ class FilterForms:
         self._rows.append(new)
         return True
 
-    def _meet(self, rows: _Rows, piece: _Piece) -> tuple[bool, bool]:
+    def _overlaps(self, rows: _Rows, piece: _Piece) -> tuple[bool, bool]:
         """Return whether both forms overlap: by address, and by the share of a lane of a piece that begins there."""
         if rows.allocation is not piece.allocation:
             return False, False

@@ -29,33 +29,37 @@ class GdramMap:
     """
 
     def __init__(self, allocations: tuple[Allocation, ...], reserve: int) -> None:
-        found = []
+        tensors = []
         for allocation in allocations:
             if not allocation.nbytes:
                 continue
             if allocation.buffer is None:
-                found.append((reserve + allocation.address, allocation.nbytes, 2, allocation))
+                tensors.append((reserve + allocation.address, allocation.nbytes, 2, allocation))
                 continue
             address = int(allocation.buffer.ctypes.data)
             if address % ADDRESS_BYTES and allocation.read_only:
                 # An array of the user, which was not copied when it was uploaded.
-                own = aligned_bytes(allocation.nbytes)
-                own[:] = allocation.buffer
-                allocation.buffer, address = own, int(own.ctypes.data)
-            found.append((address, allocation.nbytes, int(allocation.read_only), allocation))
-        found.sort(key=lambda entry: entry[0])
-        self.bases = [entry[0] for entry in found]
-        self.allocations = [entry[3] for entry in found]
-        self.address = {entry[3].identity: entry[0] for entry in found}
+                copy = aligned_bytes(allocation.nbytes)
+                copy[:] = allocation.buffer
+                allocation.buffer, address = copy, int(copy.ctypes.data)
+            tensors.append((address, allocation.nbytes, int(allocation.read_only), allocation))
+        tensors.sort(key=lambda entry: entry[0])
+        self.bases = [entry[0] for entry in tensors]
+        self.allocations = [entry[3] for entry in tensors]
+        self.address = {entry[3].identity: entry[0] for entry in tensors}
         self.packed = -1, b""
         self.freed: Mapping[tuple[int, int], str] = {}
-        self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
+        self.ranges = (Range * max(len(tensors), 1))(*[Range(base, size, flags) for base, size, flags, _ in tensors])
 
     def passed_from_host(self, address: int, arguments: bytes) -> int:
         """Return the pointer among a launch's arguments, to no tensor, that an address belongs to; 0 for none."""
-        words = (struct.unpack_from("<Q", arguments, at)[0] for at in range(0, len(arguments) - 7, 8))
-        near = [word for word in words if word and 0 <= address - word < _PASSED_BYTES and not self._is_of_tensor(word)]
-        return max(near, default=0)
+        values = (struct.unpack_from("<Q", arguments, at)[0] for at in range(0, len(arguments) - 7, 8))
+        pointers = [
+            value
+            for value in values
+            if value and 0 <= address - value < _PASSED_BYTES and not self._is_of_tensor(value)
+        ]
+        return max(pointers, default=0)
 
     def _is_of_tensor(self, address: int) -> bool:
         number = bisect_right(self.bases, address) - 1
@@ -63,13 +67,13 @@ class GdramMap:
 
     def nearest(self, address: int) -> str:
         """Describe an address by the nearest tensor, as `4 B after the end of out (256 B)`; "" if none is near."""
-        near = [
-            (distance, f"{group_digits(distance)} B {where} of {allocation.name} ({group_digits(allocation.nbytes)} B)")
+        descriptions = [
+            (distance, f"{group_digits(distance)} B {side} of {allocation.name} ({group_digits(allocation.nbytes)} B)")
             for base, allocation in zip(self.bases, self.allocations, strict=True)
-            for distance, where in (
+            for distance, side in (
                 (address - base - allocation.nbytes, "after the end"),
                 (base - address, "before the start"),
             )
             if 0 <= distance < _NEAR_BYTES
         ]
-        return min(near, default=(0, ""))[1]
+        return min(descriptions, default=(0, ""))[1]

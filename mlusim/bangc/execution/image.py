@@ -236,12 +236,12 @@ class Image:
 
     def entries(self) -> list[Any]:
         """Return the registered entries."""
-        found = []
+        entries = []
         record = self.library.mlusim_entries()
         while record:
-            found.append(record.contents)
+            entries.append(record.contents)
             record = record.contents.next
-        return found[::-1]
+        return entries[::-1]
 
     def state(self) -> int:
         """Return a digest of the registers and the stack of its fibre."""

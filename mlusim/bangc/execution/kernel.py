@@ -129,14 +129,14 @@ def gdram_map(chip: Chip) -> GdramMap:
     """Return the device's tensors by host address; cached until they change."""
     live = chip.gdram.live
     key = tuple(allocation.identity for allocation in live)
-    known = _maps.get(chip)
-    if known is None or known[0] != key:
+    cached = _maps.get(chip)
+    if cached is None or cached[0] != key:
         reserve = _reserve(chip.board.gdram_bytes) if any(allocation.buffer is None for allocation in live) else 0
-        if known is None:
+        if cached is None:
             chip.at_close.append(partial(_maps.pop, chip, None))
-        known = (key, GdramMap(live, reserve))
-        _maps[chip] = known
-    return known[1]
+        cached = (key, GdramMap(live, reserve))
+        _maps[chip] = cached
+    return cached[1]
 
 
 @lru_cache(maxsize=4)
@@ -187,10 +187,12 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
     return element.tobytes()
 
 
-def _may_point_to(wanted: np.dtype[Any], passed: np.dtype[Any]) -> bool:
+def _may_point_to(declared: np.dtype[Any], passed: np.dtype[Any]) -> bool:
     """Return whether a pointer accepts a tensor: signs may differ, and 2-byte integers may be bits of 16-bit floats."""
-    integers = wanted.kind in "iub" and passed.kind in "iub"
-    return wanted == passed or (wanted.itemsize == passed.itemsize and (integers or wanted.itemsize == _HALF_BYTES))
+    integers = declared.kind in "iub" and passed.kind in "iub"
+    return declared == passed or (
+        declared.itemsize == passed.itemsize and (integers or declared.itemsize == _HALF_BYTES)
+    )
 
 
 def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: GdramMap) -> int:
@@ -198,11 +200,11 @@ def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdra
         return 0
     if not isinstance(argument, View | Pointer):
         raise KernelError(f"{point.name}: {parameter.name} is a pointer: pass a tensor of the device, not {argument!r}")
-    wanted = dtype_of_code(parameter.code)
-    plain = wanted.itemsize == 1 or not kind_of(parameter.code)
-    if not plain and not _may_point_to(wanted, argument.dtype):
+    dtype = dtype_of_code(parameter.code)
+    is_untyped = dtype.itemsize == 1 or not kind_of(parameter.code)
+    if not is_untyped and not _may_point_to(dtype, argument.dtype):
         raise KernelError(
-            f"{point.name}: {parameter.name} points to {wanted.name} and the tensor has {argument.dtype.name}; convert "
-            f"it on the host, or pass its bytes as {wanted.name}: array.view('{wanted.name}')"
+            f"{point.name}: {parameter.name} points to {dtype.name} and the tensor has {argument.dtype.name}; "
+            f"convert it on the host, or pass its bytes as {dtype.name}: array.view('{dtype.name}')"
         )
     return gdram.address.get(argument.allocation.identity, 0) + argument.offset

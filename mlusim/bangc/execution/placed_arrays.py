@@ -60,7 +60,7 @@ class PlacedArrays:
         self._begun = False
         unit = self._task.unit
         lacks = [unit.nram is None, unit.wram is None, False, False]
-        self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
+        self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, is_absent in enumerate(lacks) if is_absent}
         self.lacks_memory = bool(self._absent)
         image.record.absent = sum(1 << kind for kind in self._absent)
 
@@ -71,8 +71,8 @@ class PlacedArrays:
             if 0 <= offset < ARENA_BYTES:
                 number = bisect_right(self._offsets[kind], offset) - 1
                 if number >= 0:
-                    found = self._placed[kind][number] or self._allocate(kind, number, fresh=False)
-                    return found, offset - self._offsets[kind][number]
+                    allocation = self._placed[kind][number] or self._allocate(kind, number, fresh=False)
+                    return allocation, offset - self._offsets[kind][number]
         return None
 
     def in_cluster(self, array: Allocation, cluster: Cluster) -> Allocation:
@@ -93,10 +93,14 @@ class PlacedArrays:
         for number in range(room.arena.count):
             if _declaration(room.arena.arrays[number]) == key:
                 return self._allocate_shared(cluster, room, number, fresh=False)
-        own = self._image.rooms[SRAM]
-        assert own is not None
-        declared = next(known for known in own.arena.arrays[: own.arena.count] if _declaration(known) == key)
-        return self._allocate_shared(cluster, room, room.declare(declared), fresh=True)
+        own_room = self._image.rooms[SRAM]
+        assert own_room is not None
+        array_there = next(
+            declared_array
+            for declared_array in own_room.arena.arrays[: own_room.arena.count]
+            if _declaration(declared_array) == key
+        )
+        return self._allocate_shared(cluster, room, room.declare(array_there), fresh=True)
 
     def in_absent_memory(self, address: int) -> bool:
         """Return whether an address lies in an array of a memory that the core lacks."""
@@ -125,8 +129,8 @@ class PlacedArrays:
                 array = arena.arrays[number]
                 self._offsets[kind].append(int(array.offset))
                 placed.append(None)
-                first = (number < (room.at_file_scope or 0) and not self._module.sources) or not starts
-                if first and not (is_block and kind == SRAM) and not array.kind & EXTERN:
+                at_start = (number < (room.at_file_scope or 0) and not self._module.sources) or not starts
+                if at_start and not (is_block and kind == SRAM) and not array.kind & EXTERN:
                     self._allocate(kind, number)
                 elif kind != SRAM or fills_shared:
                     self._fill(kind, room, array)
@@ -148,15 +152,15 @@ class PlacedArrays:
             raise AccessError(f"it uses {undefined_variable(array.name.decode())}")
         unit, placed = self._task.unit, self._placed[kind]
         if kind == SRAM:
-            made = self._allocate_shared(unit.cluster, room, number, fresh=fresh)
+            allocation = self._allocate_shared(unit.cluster, room, number, fresh=fresh)
         else:
             memory = self._absent.get(kind) or getattr(unit, KINDS[kind].value)
             others = [other for other in placed if other is not None]
-            made = self._allocate_after(others, kind, memory, room, number, fresh=fresh)
+            allocation = self._allocate_after(others, kind, memory, room, number, fresh=fresh)
             if kind not in self._absent:
-                getattr(self._core, KINDS[kind].value).adopt(made)
-        placed[number] = made
-        return made
+                getattr(self._core, KINDS[kind].value).adopt(allocation)
+        placed[number] = allocation
+        return allocation
 
     def _allocate_shared(self, cluster: Cluster, room: Room, number: int, *, fresh: bool) -> Allocation:
         """Return an array in the SRAM of a cluster, which its first use allocates."""
@@ -164,8 +168,8 @@ class PlacedArrays:
         key = _declaration(room.arena.arrays[number])
         if key not in shared:
             others = [view.allocation for view in shared.values()]
-            made = self._allocate_after(others, SRAM, cluster.sram, room, number, fresh=fresh)
-            shared[key] = View.of(made, (made.nbytes,), _UINT8)
+            allocation = self._allocate_after(others, SRAM, cluster.sram, room, number, fresh=fresh)
+            shared[key] = View.of(allocation, (allocation.nbytes,), _UINT8)
         return shared[key].allocation
 
     def _allocate_after(
@@ -181,18 +185,18 @@ class PlacedArrays:
             # An error on the cores that have the memory.
             return memory.place(offset, 1, name, _NO_RECORD, None)
         if offset + size > memory.size.total_bytes or start + size > ARENA_BYTES:
-            raise_at(*declared, AllocationError(self._does_not_fit(kind, array, memory)))
+            raise_at(*declared, AllocationError(self._too_large_text(kind, array, memory)))
         if kind == SRAM and not self._core.cluster_dim and _is_in_use(memory, offset, size):
             raise_at(*declared, AllocationError(_IN_USE.format(name=name, memory=memory.name)))
         buffer = self._fill(kind, room, array) if fresh else room.bytes[start : start + size]
         if kind in self._absent:
             return memory.place(offset, size, name, _NO_RECORD, None)
-        made = self._place(memory, name, offset, buffer)
+        allocation = self._place(memory, name, offset, buffer)
         if array.initial:
-            self._log.host.writes.add(made.identity)
+            self._log.host.writes.add(allocation.identity)
         if number < (room.at_file_scope or 0) and len(self._module.entries) > 1:
-            self._log.of_file.add(made.identity)
-        return made
+            self._log.of_file.add(allocation.identity)
+        return allocation
 
     def _place(self, memory: Memory, name: str, address: int, buffer: Bytes) -> Allocation:
         """Place an array with its own bytes at an address of a memory, as a linker does, and log it.
@@ -200,8 +204,8 @@ class PlacedArrays:
         It may use the part that is reserved for the compiler, so the limit is the memory's total size.
         """
         log = self._log
-        held: Any = buffer if self._core.issuer.chip.data else None
-        made = memory.place(address, buffer.nbytes, name, len(log.allocations), held)
+        data: Any = buffer if self._core.issuer.chip.data else None
+        allocation = memory.place(address, buffer.nbytes, name, len(log.allocations), data)
         log.allocations.append(
             AllocationRecord(
                 memory.kind.value,
@@ -216,9 +220,9 @@ class PlacedArrays:
                 read_only=False,
             )
         )
-        return made
+        return allocation
 
-    def _does_not_fit(self, kind: int, array: Any, memory: Any) -> str:
+    def _too_large_text(self, kind: int, array: Any, memory: Any) -> str:
         room = self._image.rooms[kind]
         assert room is not None
         arrays = [(allocation.name, allocation.nbytes) for allocation in self._placed[kind] if allocation is not None]

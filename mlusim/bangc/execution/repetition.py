@@ -49,7 +49,7 @@ class Repetition:
         self._taken = 0
         self._logged = task.issuer.log.count
 
-    def look(self, calls: int, function: str) -> bool:
+    def check(self, calls: int, function: str) -> bool:
         """Check the task before its next call; returns true if it repeats itself and other tasks should run first.
 
         Raises `OperationLimitError` at the line of a loop that never ends.
@@ -61,13 +61,13 @@ class Repetition:
             self._look_for_results(calls, function)
             self._begun, self._state, self._digests, self._taken = calls, state, {}, 0
             task.clock_read = False
-        elif state == self._state and not task.clock_read and self._never_ends():
+        elif state == self._state and not task.clock_read and self._repeats_forever():
             error = OperationLimitError(
                 f"the task has made {group_digits(calls)} calls of the simulator and repeats itself: its variables and "
                 "its memory are as in an earlier iteration, and no other task changes anything: an endless loop; let "
                 "another task write what it waits for, or use a barrier"
             )
-            raise_at(*self._place(function), error)
+            raise_at(*self._call_location(function), error)
         if calls + 1 >= self._begun + _WINDOW:
             self.at = 2 * self._begun
         return self._taken > 0
@@ -80,20 +80,22 @@ class Repetition:
         if calls == _FIRST or calls * _SHARE < issuer.chip.max_operations:
             return
         records = log.records
-        own = records.column("task", slice(first, log.count)) == issuer.task.index
-        written = {
-            log.allocations[k].memory for k in set(records.column("dst_alloc", slice(first, log.count))[own]) if k >= 0
+        is_of_task = records.column("task", slice(first, log.count)) == issuer.task.index
+        memories_written = {
+            log.allocations[k].memory
+            for k in set(records.column("dst_alloc", slice(first, log.count))[is_of_task])
+            if k >= 0
         }
-        synced = (records.column("pipe", slice(first, log.count))[own] == SYNC).any()
-        if written <= _OF_A_CORE and not synced:
+        synced = (records.column("pipe", slice(first, log.count))[is_of_task] == SYNC).any()
+        if memories_written <= _OF_A_CORE and not synced:
             error = OperationLimitError(
                 f"the task has made {group_digits(calls)} calls of the simulator, and the latest "
-                f"{group_digits(int(own.sum()))} operations left nothing outside its core: an endless loop? If the "
-                "kernel needs more, raise max_operations"
+                f"{group_digits(int(is_of_task.sum()))} operations left nothing outside its core: an endless loop? If "
+                "the kernel needs more, raise max_operations"
             )
-            raise_at(*self._place(function), error)
+            raise_at(*self._call_location(function), error)
 
-    def _never_ends(self) -> bool:
+    def _repeats_forever(self) -> bool:
         task, chip = self._task.issuer.task, self._task.issuer.chip
         if self._taken == _DIGESTS or task.pending_io or task.pending_move or task.unit.late_effects:
             return False
@@ -108,14 +110,17 @@ class Repetition:
             digest = zlib.crc32(content, digest)
         others = {unit.task for unit in chip.units() if unit.task is not None} - {task}
         waiting = {(other, other.operations) for other in others if other.waits_for}
-        before = self._digests.setdefault(digest, waiting)
-        if before is waiting:
+        waiting_before = self._digests.setdefault(digest, waiting)
+        if waiting_before is waiting:
             return False
-        known = _repeating.setdefault(chip, {})
-        known[task] = shared
-        return all((other, other.operations) in waiting & before or known.get(other) == shared for other in others)
+        shared_digests = _repeating.setdefault(chip, {})
+        shared_digests[task] = shared
+        return all(
+            (other, other.operations) in waiting & waiting_before or shared_digests.get(other) == shared
+            for other in others
+        )
 
-    def _place(self, function: str) -> tuple[str, int, str]:
+    def _call_location(self, function: str) -> tuple[str, int, str]:
         """Return file, line and function of the call, or of the plain access."""
         task = self._task
         if task.image.record.call.op >= 0:

@@ -75,8 +75,10 @@ class Cnrt(ProgramMemory):
             return _succeed
         function: Callable[..., int] | None = getattr(self, SAME.get(name, name), None)
         if function is None:
-            known = "it is not simulated" if name.startswith("cn") else "it is an instruction of the board, for kernels"
-            raise KernelError(f"{name} in host code: {known}")
+            reason = (
+                "it is not simulated" if name.startswith("cn") else "it is an instruction of the board, for kernels"
+            )
+            raise KernelError(f"{name} in host code: {reason}")
         return function
 
     def note(self, name: str, location: SourceLine, values: list[Any]) -> None:
@@ -120,10 +122,10 @@ class Cnrt(ProgramMemory):
         return self.copy_rows(*(values if len(values) < _VALUES_OF_2D_ASYNC else self._without_queue(*values)))
 
     def _without_queue(self, *values: int) -> tuple[int, ...]:
-        *others, one, other = values
+        *others, first, second = values
         # The default queue is 0.
-        is_queue = other in self._queues or (not other and one not in self._queues)
-        return (*others, one if is_queue else other)
+        is_queue = second in self._queues or (not second and first not in self._queues)
+        return (*others, first if is_queue else second)
 
     def cnrtQueueDestroy(self, handle: int) -> int:
         self.cnrtQueueSync(handle)
@@ -133,9 +135,9 @@ class Cnrt(ProgramMemory):
     def cnrtQueueSync(self, handle: int) -> int:
         self.queue(handle)
         self.device.synchronize()
-        own = self.queued.get(handle, [])
-        self.host_time.waited(launch.index for launch in own[self._waited.get(handle, 0) :])
-        self._waited[handle] = len(own)
+        launches = self.queued.get(handle, [])
+        self.host_time.waited(launch.index for launch in launches[self._waited.get(handle, 0) :])
+        self._waited[handle] = len(launches)
         return 0
 
     def cnrtQueueQuery(self, handle: int) -> int:
@@ -183,12 +185,14 @@ class Cnrt(ProgramMemory):
         self._check_notifier(notifier)
         self.queue(queue)
         self.device.synchronize()
-        own, launches = self.queued.get(queue, []), self.device.log.launches
-        idle = self._waited.get(queue, 0) == len(own)
+        queued, launches = self.queued.get(queue, []), self.device.log.launches
+        idle = self._waited.get(queue, 0) == len(queued)
         # On an idle queue it takes effect at once, after what other queues have done.
-        last = len(launches) if idle else own[-1].index + 1
-        ends = [launch.end_ps for launch in launches] if idle else [launches[launch.index].end_ps for launch in own]
-        self._notifiers[notifier] = _Placed(self._placements, max(ends, default=0), last)
+        last = len(launches) if idle else queued[-1].index + 1
+        ends_ps = (
+            [launch.end_ps for launch in launches] if idle else [launches[launch.index].end_ps for launch in queued]
+        )
+        self._notifiers[notifier] = _Placed(self._placements, max(ends_ps, default=0), last)
         self._placements += 1
         return 0
 
@@ -211,14 +215,14 @@ class Cnrt(ProgramMemory):
         self._check_notifier(end)
         first, last = self._notifiers[start], self._notifiers[end]
         if first is None or last is None or last.order < first.order:
-            which = "first" if first is None else "second"
-            wrong = "the second was placed before the first" if first and last else f"the {which} was never placed"
+            missing = "first" if first is None else "second"
+            problem = "the second was placed before the first" if first and last else f"the {missing} was never placed"
             raise InputError(
-                f"{self.call[0]} between two notifiers: {wrong}; call cnrtPlaceNotifier for the first before the "
+                f"{self.call[0]} between two notifiers: {problem}; call cnrtPlaceNotifier for the first before the "
                 "launch, and for the second after it"
             )
         launches = self.device.log.launches
-        before_ps, host_ps = (self.host_time.delay_ps(launches, each.launches) for each in (first, last))
+        before_ps, host_ps = (self.host_time.delay_ps(launches, notifier.launches) for notifier in (first, last))
         self.write(target, "<f", (last.time_ps - first.time_ps + host_ps - before_ps) / PS_PER_US / microseconds)
         return 0
 
@@ -275,10 +279,10 @@ class Cnrt(ProgramMemory):
         self.write(target, f"<{len(text) + 1}s", text)
         return 0
 
-    def cnrtDeviceGetQueuePriorityRange(self, least: int, greatest: int) -> int:
+    def cnrtDeviceGetQueuePriorityRange(self, lowest: int, highest: int) -> int:
         """Queues have no priorities here: launches run in the order of their queues."""
-        self.write(least, "<i", 0)
-        self.write(greatest, "<i", 0)
+        self.write(lowest, "<i", 0)
+        self.write(highest, "<i", 0)
         return 0
 
     def cnrtQueueGetPriority(self, queue: int, target: int) -> int:

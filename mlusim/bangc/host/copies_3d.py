@@ -40,7 +40,9 @@ class VolumeCopy(NamedTuple):
         """Yield the addresses of each row in the target and in the source."""
         for z in range(self.depth):
             for y in range(self.height):
-                target, source = (one.first + z * one.plane + y * one.pitch for one in (self.target, self.source))
+                target, source = (
+                    volume.first + z * volume.plane + y * volume.pitch for volume in (self.target, self.source)
+                )
                 yield target, source
 
     def end(self, volume: Volume) -> int:
@@ -50,14 +52,14 @@ class VolumeCopy(NamedTuple):
 
 def volume_copy(address: int) -> VolumeCopy:
     """Return the copy that the parameters at an address of the program describe."""
-    words = _PARAMETERS.unpack(ctypes.string_at(address, _PARAMETERS.size))
-    target, source = _volume(words[:8]), _volume(words[12:])
-    depth, height, width, direction = words[8:12]
+    parameters = _PARAMETERS.unpack(ctypes.string_at(address, _PARAMETERS.size))
+    target, source = _volume(parameters[:8]), _volume(parameters[12:])
+    depth, height, width, direction = parameters[8:12]
     return VolumeCopy(target, source, depth, height, width, direction)
 
 
-def _volume(words: tuple[int, ...]) -> Volume:
+def _volume(parameters: tuple[int, ...]) -> Volume:
     """Return one side: a pointer, the position in it, and the pitched pointer, which has the same pointer."""
-    pointer, x, y, z, pitch, pitched, _, rows = words
+    pointer, x, y, z, pitch, pitched, _, rows = parameters
     plane = rows * pitch
     return Volume((pitched or pointer) + z * plane + y * pitch + x, pitch, plane)

@@ -109,12 +109,12 @@ class MissingWaits:
             if not pending.is_copy and pending.queue != queue and number not in ordered
         )
         words = struct.unpack_from(f"<{len(content) // _WORD_BYTES}Q", content)
-        used = _used(words, memory)
+        regions = _regions_at(words, memory)
         for number, pending in self._pending.items():
             if pending.is_copy and number not in self._before.get(queue, set()):
-                common = used & pending.memory
+                common = regions & pending.memory
                 self._suspect("unordered", name, location, pending, launch, pending.spans, common)
-        self._add(_Pending(name, location, queue, used, launch=launch))
+        self._add(_Pending(name, location, queue, regions, launch=launch))
 
     def called(
         self, name: str, location: SourceLine, values: Sequence[Any], queues: Iterable[int], memory: Any
@@ -139,23 +139,23 @@ class MissingWaits:
                 self._finish(self._placed.get(first, set()))
             case "cnrtNotifierDuration" | "cnrtNotifierElapsedTime":
                 for number in sorted(self._placed.get(int(values[1]), set()) & set(self._pending))[-1:]:
-                    self._found("unsynced", name, location, self._pending[number], "measures")
+                    self._report("unsynced", name, location, self._pending[number], "measures")
             case "cnrtQueueWaitNotifier":
                 self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
             case _ if "Memcpy" in name or "Memset" in name:
                 addresses = [value for value in values if isinstance(value, int)]
                 self._copied(name, location, addresses, set(queues), memory)
             case "cnrtFreeHost":
-                self._written(name, location, first, 1)
+                self._check_freed(name, location, first, 1)
             case "cnrtQueueDestroy":
                 self._assumed_done.update(self._pending)
             case _ if "Free" in function:
                 freed = [region for region in memory if region.base == first]
                 if freed and "Async" not in name:
-                    self._written(name, location, first, freed[0].size, freed)
+                    self._check_freed(name, location, first, freed[0].size, freed)
                 self._assumed_done.update(self._pending)
 
-    def _written(
+    def _check_freed(
         self, name: str, location: SourceLine, first: int, nbytes: int, regions: Iterable[Region] = ()
     ) -> None:
         """Handle a call that frees memory: it is like a blocking write."""
@@ -171,7 +171,7 @@ class MissingWaits:
         for number, span in self._host_spans():
             if number not in self._reported and span.first <= address < span.end and (write or span.writes):
                 self._reported.add(number)
-                self._found("unsynced", "main", location, self._pending[number])
+                self._report("unsynced", "main", location, self._pending[number])
                 return
 
     def ended(self) -> None:
@@ -181,12 +181,12 @@ class MissingWaits:
                 title = f"nothing waits for {pending.name}, and main ends"
                 self._remark("unsynced", pending.name, pending.location, title)
         use = LaunchUse(self._log)
-        found: set[tuple[str, SourceLine]] = set()
+        reported: set[tuple[str, SourceLine]] = set()
         for suspect in self._suspects:
             call = suspect.name, suspect.location
-            if call not in found and use.conflicts(suspect.launch, suspect.spans, suspect.memory):
-                found.add(call)
-                self._found(suspect.kind, *call, suspect.earlier)
+            if call not in reported and use.conflicts(suspect.launch, suspect.spans, suspect.memory):
+                reported.add(call)
+                self._report(suspect.kind, *call, suspect.earlier)
 
     def _host_spans(self) -> list[tuple[int, Span]]:
         return [
@@ -200,18 +200,18 @@ class MissingWaits:
         self, name: str, location: SourceLine, values: list[int], queues: set[int], memory: Sequence[Region]
     ) -> None:
         spans = spans_of(name, values)
-        used = frozenset(region for region in memory for span in spans if region.overlaps(span))
+        regions = frozenset(region for region in memory for span in spans if region.overlaps(span))
         if "Async" not in name:
-            self._check("unsynced", name, location, _DEFAULT_QUEUE, spans, used)
+            self._check("unsynced", name, location, _DEFAULT_QUEUE, spans, regions)
             self._assumed_done.update(self._pending)
             # One hint for each launch: what follows this copy follows the launch, too.
             self._finish({number for number, pending in self._pending.items() if not pending.is_copy})
             return
         # The queue follows the size, which may be the same number.
         queue = next((value for value in reversed(values) if value in queues), _DEFAULT_QUEUE)
-        self._check("unordered", name, location, queue, spans, used)
-        host = tuple(span for span in spans if not any(region.overlaps(span) for region in used))
-        self._add(_Pending(name, location, queue, used, spans, host))
+        self._check("unordered", name, location, queue, spans, regions)
+        host = tuple(span for span in spans if not any(region.overlaps(span) for region in regions))
+        self._add(_Pending(name, location, queue, regions, spans, host))
 
     def _check(
         self,
@@ -220,7 +220,7 @@ class MissingWaits:
         location: SourceLine,
         queue: int,
         spans: tuple[Span, ...],
-        used: frozenset[Region],
+        regions: frozenset[Region],
     ) -> None:
         """Compare a copy with all that is pending and not before it in its queue.
 
@@ -228,17 +228,17 @@ class MissingWaits:
         whether they wait for it.
         """
         ordered = self._before.get(queue, set())
-        on_board = tuple(span for span in spans if any(region.overlaps(span) for region in used))
+        on_board = tuple(span for span in spans if any(region.overlaps(span) for region in regions))
         is_reported = False
         for number, pending in self._pending.items():
             if number in ordered:
                 continue
             if not pending.is_copy:
-                self._suspect(kind, name, location, pending, pending.launch, spans, used & pending.memory)
+                self._suspect(kind, name, location, pending, pending.launch, spans, regions & pending.memory)
             elif not is_reported and conflict(spans, pending.spans):
                 is_reported = True
                 self._reported.add(number)
-                self._found(kind if conflict(on_board, pending.spans) else "unsynced", name, location, pending)
+                self._report(kind if conflict(on_board, pending.spans) else "unsynced", name, location, pending)
 
     def _suspect(
         self,
@@ -253,7 +253,7 @@ class MissingWaits:
         if memory:
             self._suspects.append(_Suspect(kind, name, location, earlier, launch, spans, memory))
 
-    def _found(
+    def _report(
         self, kind: str, name: str, location: SourceLine, earlier: _Pending, uses: str = "uses memory of"
     ) -> None:
         if self._later.setdefault(frozenset((location, earlier.location)), location) != location:
@@ -288,6 +288,8 @@ class MissingWaits:
             self._pending.pop(number, None)
 
 
-def _used(words: Iterable[int], memory: Sequence[Region]) -> frozenset[Region]:
+def _regions_at(addresses: Iterable[int], memory: Sequence[Region]) -> frozenset[Region]:
     """Return the device memory that contains some of the addresses."""
-    return frozenset(region for word in words for region in memory if region.base <= word < region.base + region.size)
+    return frozenset(
+        region for address in addresses for region in memory if region.base <= address < region.base + region.size
+    )

@@ -88,7 +88,7 @@ def _pickled(outcome: Any) -> bytes:
         content = pickle.dumps(outcome)
         pickle.loads(content)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - an error that carries what cannot cross, or of a class made for this run
-        base = next(one for one in type(outcome).__mro__ if "<locals>" not in one.__qualname__)
+        base = next(base_class for base_class in type(outcome).__mro__ if "<locals>" not in base_class.__qualname__)
         content = pickle.dumps(base(*outcome.args))
     return content
 

@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc.calls.call_record import answer, call_of, file_at, text_at
+from mlusim.bangc.calls.call_record import decode_call, file_at, set_result, text_at
 from mlusim.bangc.calls.host_calls import ADDRESSES, OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.undeclared_names import OWN
@@ -80,9 +80,9 @@ class Program:
         with faults.guarded(self.module.runtime):
             why = self._initialize()
             if why == FINISHED:
-                kept = self._start(point)
+                arguments = self._start(point)
                 why = self._drive()
-                del kept
+                del arguments
         if why == LEFT:
             self.status = int(text_at(self._image.words[faults.FIRST + 1]))
         self.device.synchronize()
@@ -141,7 +141,7 @@ class Program:
             error, location = faults.leave_error(module, image, _MAIN)
         elif why == WILD:
             location = faults.fault_location(module, image)
-            error = AccessError(f"{'writes' if third & 1 else 'reads'} {self._place(first)}")
+            error = AccessError(f"{'writes' if third & 1 else 'reads'} {self._address_text(first)}")
         else:
             name = text_at(second)
             remedy = "launch the kernel with name<<<dim, type, queue>>>(...) instead of calling it"
@@ -149,15 +149,15 @@ class Program:
             location = faults.fault_location(module, image)
         return self._located(error, location)
 
-    def _place(self, address: int) -> str:
+    def _address_text(self, address: int) -> str:
         """Describe an address that the program must not use directly, and what to do instead."""
         for kind, room in enumerate(self._image.rooms):
             if room is not None and 0 <= address - room.base < ARENA_BYTES:
-                where = faults.in_memory(self._image, kind, address - room.base)
-                return f"memory of a core{where}: only kernels can; pass the values to a kernel in memory of cnrtMalloc"
+                place = faults.in_memory(self._image, kind, address - room.base)
+                return f"memory of a core{place}: only kernels can; pass the values to a kernel in memory of cnrtMalloc"
         memory = self._cnrt.at(address)
-        where = f"byte {group_digits(memory[1])} of {memory[0].allocation.name}" if memory else f"address {address:#x}"
-        return f"{where} directly: it is on the board; copy it with cnrtMemcpy"
+        place = f"byte {group_digits(memory[1])} of {memory[0].allocation.name}" if memory else f"address {address:#x}"
+        return f"{place} directly: it is on the board; copy it with cnrtMemcpy"
 
     def fault_error(self) -> MlusimError:
         """Return the error of the signal that ended it, in this process or a separate one."""
@@ -172,7 +172,7 @@ class Program:
     def _call(self, number: int) -> None:
         """Call a function of the runtime, or launch a kernel."""
         image, name = self._image, self._names[number]
-        file, line, values, codes = call_of(image.words)
+        file, line, values, codes = decode_call(image.words)
         location = (file_at(file) if file else str(self.module.path), line)
         try:
             if name == _LAUNCH:
@@ -189,13 +189,13 @@ class Program:
                 function = self._cnrt.function(name)
                 check_addresses(name, function, values, codes)
                 if name not in OF_FLOATS:
-                    values = [_whole(value) for value in values]
+                    values = [_as_integer(value) for value in values]
                 self._cnrt.call = name, {values[k]: (k, codes[k]) for k in range(count)}
                 self._cnrt.note(name, location, values)
                 status = function(*values)
         except MlusimError as error:
             raise self._located(error, location) from error.__cause__
-        answer(image.words, status)
+        set_result(image.words, status)
         self._set_ranges()
 
     def _touched(self) -> None:
@@ -229,37 +229,37 @@ class Program:
     ) -> int:
         module, base = self._of_board, self._image.base
         blob = ctypes.string_at(content, size)
-        called = self._kernel_name(text_at(name), function)
-        word = _plain(called)
+        callee = self._kernel_name(text_at(name), function)
+        plain_name = _plain_name(callee)
         if not body:
-            raise InputError(f"{called}<<<...>>> launches a null pointer: set it to a kernel first")
+            raise InputError(f"{callee}<<<...>>> launches a null pointer: set it to a kernel first")
         if function and not self.module.is_kernel(function - base):
             raise InputError(
-                f"{called}<<<...>>>: {word} is no kernel that these files define: define it with __mlu_entry__, or "
-                "name its source file, too"
+                f"{callee}<<<...>>>: {plain_name} is no kernel that these files define: define it with __mlu_entry__, "
+                "or name its source file, too"
             )
-        offset = self._on_board(called, function - base) if function else 0
-        caller = self._on_board(called, body - base)
+        offset = self._on_board(callee, function - base) if function else 0
+        caller = self._on_board(callee, body - base)
 
         async def task(core: Core) -> None:
             image, gdram = module.image(core), gdram_map(core.issuer.chip)
             gdram.freed = self._cnrt.freed
-            await execute(core, module, word, image, gdram, offset, caller, blob)
+            await execute(core, module, plain_name, image, gdram, offset, caller, blob)
 
-        kernel = entry_function(file_at(file), line, word, task)
-        kernel.__name__ = kernel.__qualname__ = called
+        kernel = entry_function(file_at(file), line, plain_name, task)
+        kernel.__name__ = kernel.__qualname__ = callee
         if kind not in _KINDS:
             names = ", ".join(f"{name.capitalize()} ({number})" for number, name in _KINDS.items())
-            wrong = f"{called}<<<...>>> with the function type {kind}"
-            raise InputError(f"{wrong}: choose one of cnrtFuncType{names}")
-        made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
-        self.device.log.launches[made.index].launched_at = f"{Path(file_at(file)).name}:{line}"
-        self._cnrt.queued.setdefault(queue, []).append(made)
+            problem = f"{callee}<<<...>>> with the function type {kind}"
+            raise InputError(f"{problem}: choose one of cnrtFuncType{names}")
+        launch = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
+        self.device.log.launches[launch.index].launched_at = f"{Path(file_at(file)).name}:{line}"
+        self._cnrt.queued.setdefault(queue, []).append(launch)
         self._cnrt.host_time.launched()
-        self._cnrt.waits.launched(called, (file_at(file), line), queue, blob, self._cnrt.regions(), made.index)
+        self._cnrt.waits.launched(callee, (file_at(file), line), queue, blob, self._cnrt.regions(), launch.index)
         return 0
 
-    def _on_board(self, called: str, address: int) -> int:
+    def _on_board(self, callee: str, address: int) -> int:
         """Return the address in the board's binary of a function of the host's. Raises `InputError` for none."""
         if self.module is self._of_board:
             return address
@@ -267,23 +267,23 @@ class Program:
         if (other := function_addresses(self._of_board.binary).get(symbol)) is not None:
             return other
         raise InputError(
-            f"{called}<<<...>>>: only host code instantiates or defines it, so the board has no code for it: move the "
+            f"{callee}<<<...>>>: only host code instantiates or defines it, so the board has no code for it: move the "
             "launch, or the kernel, out of `#ifndef __BANG_ARCH__`"
         )
 
-    def _kernel_name(self, called: str, function: int) -> str:
+    def _kernel_name(self, callee: str, function: int) -> str:
         """Return the name of what a launch calls; of a pointer, the name of the entry that it points to.
 
         The types of a template's instance are those of its symbol: `kernel<T>` may be launched by a template.
         """
         if not function:
-            return called
+            return callee
         address = function - self._image.base
         if instance := _instance(function_symbols(self.module.binary).get(address, "")):
             return instance
         names = {point.function: point.name for point in self.module.points().values()}
-        entry = names.get(address, called)
-        return called if _plain(entry) == _plain(called) else entry
+        entry = names.get(address, callee)
+        return callee if _plain_name(entry) == _plain_name(callee) else entry
 
 
 def _instance(symbol: str) -> str:
@@ -294,7 +294,7 @@ def _instance(symbol: str) -> str:
     return match[1] if match else ""
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
 
 
@@ -309,6 +309,6 @@ def run_program(module: Module, device: Device, arguments: tuple[str, ...] = ())
     return Program(module, device, arguments).run()
 
 
-def _whole(value: Any) -> Any:
+def _as_integer(value: Any) -> Any:
     """Return a float as C converts it to an integer, such as the size `n * 1.5`; what is not finite becomes 0."""
     return (int(value) if isfinite(value) else 0) if isinstance(value, float) else value

@@ -117,12 +117,12 @@ class LaunchUse:
         if region.identity in accesses.unknown:
             return True
         first, end = span.first - region.base, span.end - region.base
-        near = (launches == launch) & (accesses.alloc == region.identity)
-        near &= (accesses.low < end) & (accesses.high > first) & (accesses.write | span.writes)
-        return any(_meets(accesses.of(row), first, end) for row in np.flatnonzero(near).tolist())
+        may_conflict = (launches == launch) & (accesses.alloc == region.identity)
+        may_conflict &= (accesses.low < end) & (accesses.high > first) & (accesses.write | span.writes)
+        return any(_overlaps(accesses.of(row), first, end) for row in np.flatnonzero(may_conflict).tolist())
 
 
-def _meets(operand: tuple[Geometry, int], first: int, end: int) -> bool:
+def _overlaps(operand: tuple[Geometry, int], first: int, end: int) -> bool:
     geometry, offset = operand
     starts, stops = geometry.segments()
     return bool(((starts + offset < end) & (stops + offset > first)).any())

@@ -64,7 +64,7 @@ def test_repeated_calls_use_their_own_values(module: bangc.Module, distinct: int
 def test_the_quick_lookup_of_an_address_finds_what_the_plain_one_finds(
     module: bangc.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick, kinds = CompiledTask.place, []
+    quick, kinds = CompiledTask.locate_cached, []
 
     def checked(self: CompiledTask, address: int) -> Any:
         for near in (address, address + 3, address):
@@ -74,7 +74,7 @@ def test_the_quick_lookup_of_an_address_finds_what_the_plain_one_finds(
         kinds.append(quick(self, address)[0].memory.kind)
         return quick(self, address)
 
-    monkeypatch.setattr(CompiledTask, "place", checked)
+    monkeypatch.setattr(CompiledTask, "locate_cached", checked)
     device = Device()
     x, out = device.upload(np.zeros(512, np.float32)), device.alloc(8192 + 512, np.float32)
     device.launch(module["repeated"], x, out, 7, dim=1, kind="BLOCK")
