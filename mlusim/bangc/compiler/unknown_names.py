@@ -69,7 +69,7 @@ def _remedy(name: str) -> str:
         return f"{vectors} takes two vectors: fill one with the number by __bang_write_value"
     # All names share a prefix, which would make them similar.
     prefix = "__bang_" if name.startswith("__bang_") else "__"
-    stems = (candidates.removeprefix(prefix) for candidates in _known_names() if candidates.startswith(prefix))
+    stems = (other.removeprefix(prefix) for other in _known_names() if other.startswith(prefix))
     suggestion = nearest(name.removeprefix(prefix), stems).rstrip()
     return suggestion.replace("did you mean ", f"did you mean {prefix}")
 

@@ -302,11 +302,9 @@ class CompiledTask:
         if not self.filter_forms.in_rows(allocation, offset):
             contiguous = self.view(code, address, shape)
             stored_at = self.filter_forms.place(allocation, offset, contiguous.nbytes)
-            return (
-                contiguous
-                if stored_at == offset
-                else View.strided(allocation, stored_at, shape, contiguous.strides, contiguous.dtype)
-            )
+            if stored_at == offset:
+                return contiguous
+            return View.strided(allocation, stored_at, shape, contiguous.strides, contiguous.dtype)
         view = rows_view(self.issuer.board, allocation, offset, shape, dtype_of_code(code))
         last = offset + sum((extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True))
         if last >= allocation.nbytes:

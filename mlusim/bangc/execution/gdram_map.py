@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from mlusim.bangc.runtime_layout import Range
 from mlusim.memory.allocation import Allocation
@@ -15,6 +16,15 @@ from mlusim.units import group_digits
 _NEAR_BYTES = 1 << 30
 # An address outside all memories belongs to a pointer that the launch passed, if it is no further behind it than this.
 _PASSED_BYTES = 1 << 20
+
+
+class _Tensor(NamedTuple):
+    """A tensor at its host address; `flags`: those of `Range`."""
+
+    address: int
+    nbytes: int
+    flags: int
+    allocation: Allocation
 
 
 class GdramMap:
@@ -29,12 +39,12 @@ class GdramMap:
     """
 
     def __init__(self, allocations: tuple[Allocation, ...], reserve: int) -> None:
-        tensors = []
+        tensors: list[_Tensor] = []
         for allocation in allocations:
             if not allocation.nbytes:
                 continue
             if allocation.buffer is None:
-                tensors.append((reserve + allocation.address, allocation.nbytes, 2, allocation))
+                tensors.append(_Tensor(reserve + allocation.address, allocation.nbytes, 2, allocation))
                 continue
             address = int(allocation.buffer.ctypes.data)
             if address % ADDRESS_BYTES and allocation.read_only:
@@ -42,14 +52,14 @@ class GdramMap:
                 copy = aligned_bytes(allocation.nbytes)
                 copy[:] = allocation.buffer
                 allocation.buffer, address = copy, int(copy.ctypes.data)
-            tensors.append((address, allocation.nbytes, int(allocation.read_only), allocation))
-        tensors.sort(key=lambda entry: entry[0])
-        self.bases = [entry[0] for entry in tensors]
-        self.allocations = [entry[3] for entry in tensors]
-        self.address = {entry[3].identity: entry[0] for entry in tensors}
+            tensors.append(_Tensor(address, allocation.nbytes, int(allocation.read_only), allocation))
+        tensors.sort(key=lambda tensor: tensor.address)
+        self.bases = [tensor.address for tensor in tensors]
+        self.allocations = [tensor.allocation for tensor in tensors]
+        self.address = {tensor.allocation.identity: tensor.address for tensor in tensors}
         self.packed = -1, b""
         self.freed: Mapping[tuple[int, int], str] = {}
-        self.ranges = (Range * max(len(tensors), 1))(*[Range(base, size, flags) for base, size, flags, _ in tensors])
+        self.ranges = (Range * max(len(tensors), 1))(*[Range(*tensor[:3]) for tensor in tensors])
 
     def passed_from_host(self, address: int, arguments: bytes) -> int:
         """Return the pointer among a launch's arguments, to no tensor, that an address belongs to; 0 for none."""

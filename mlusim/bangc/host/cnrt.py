@@ -279,10 +279,10 @@ class Cnrt(ProgramMemory):
         self.write(target, f"<{len(text) + 1}s", text)
         return 0
 
-    def cnrtDeviceGetQueuePriorityRange(self, lowest: int, highest: int) -> int:
+    def cnrtDeviceGetQueuePriorityRange(self, least: int, greatest: int) -> int:
         """Queues have no priorities here: launches run in the order of their queues."""
-        self.write(lowest, "<i", 0)
-        self.write(highest, "<i", 0)
+        self.write(least, "<i", 0)
+        self.write(greatest, "<i", 0)
         return 0
 
     def cnrtQueueGetPriority(self, queue: int, target: int) -> int:
