@@ -41,6 +41,7 @@ def find_unread(run: Run) -> list[Finding]:
     is_result = on_chip[accesses.alloc] & ~scratch_rows(log, columns, accesses)
     rows = np.flatnonzero(is_result)
     rows = rows[_with_readers(run, rows, line)[accesses.alloc[rows]]]
+    # Most lines are read within the first rows.
     count = _FIRST_ROWS
     while may_be_unread.any() and len(rows):
         batch = rows[:count]
@@ -48,28 +49,30 @@ def find_unread(run: Run) -> list[Finding]:
         if count >= len(rows):
             break
         count *= 8
-    findings = []
-    for number in np.flatnonzero(may_be_unread).tolist():
-        results = np.flatnonzero(is_result & accesses.write & (line == number))
-        if not len(results) or _is_for_next_iteration(run, results):
-            continue
-        record = int(accesses.record[results[0]])
-        site = run.site(record, "writes")
-        name = log.allocations[int(accesses.alloc[results[0]])].name
-        findings.append(
-            Finding(
-                kind="unread",
-                title=f"nothing reads what {site.operation} writes to {name}",
-                sites=(site,),
-                rule="a result that is replaced, or left, before anything reads it has no effect",
-                remedies=(f"check that the operations after it use {name}, and come after it; or remove it",),
-                # Accesses are in log order.
-                times=1 + int(np.count_nonzero(np.diff(accesses.record[results]))),
-                fields={"buffer": name},
-                clues={"replaced_at": _replaced_at(run, int(results[0]))},
-            )
-        )
-    return findings
+    lines = np.flatnonzero(may_be_unread).tolist()
+    results_by_line = [np.flatnonzero(is_result & accesses.write & (line == number)) for number in lines]
+    return [
+        _finding(run, results)
+        for results in results_by_line
+        if len(results) and not _is_for_next_iteration(run, results)
+    ]
+
+
+def _finding(run: Run, results: Integers) -> Finding:
+    """Return the finding on the results of one line: rows in log order."""
+    accesses = run.accesses
+    site = run.site(int(accesses.record[results[0]]), "writes")
+    name = run.log.allocations[int(accesses.alloc[results[0]])].name
+    return Finding(
+        kind="unread",
+        title=f"nothing reads what {site.operation} writes to {name}",
+        sites=(site,),
+        rule="a result that is replaced, or left, before anything reads it has no effect",
+        remedies=(f"check that the operations after it use {name}, and come after it; or remove it",),
+        times=1 + int(np.count_nonzero(np.diff(accesses.record[results]))),
+        fields={"buffer": name},
+        clues={"replaced_at": _replaced_at(run, int(results[0]))},
+    )
 
 
 def _is_for_next_iteration(run: Run, writes: Integers) -> bool:

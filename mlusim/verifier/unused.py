@@ -30,26 +30,30 @@ def find_unused(run: Run) -> list[Finding]:
             names.setdefault(key, []).append(identity)
             if is_used[identity]:
                 in_use.add(key)
-    findings = []
-    for (name, memory, task), identities in names.items():
-        record = log.allocations[identities[0]]
-        if (name, memory, task) in in_use or (task == "task" and _may_be_a_slot(run, record)):
-            continue
-        owner = f"allocated by task {log.tasks[record.task].task_id}" if task == "task" else "passed by the host"
-        findings.append(
-            Finding(
-                kind="unused",
-                title=f"no operation uses {name}, {format_bytes(record.nbytes)} of {memory.upper()} {owner}",
-                remedies=(
-                    "remove it" + (", or make the tiles larger" if task == "task" else " from the kernel's arguments"),
-                ),
-                nbytes=record.nbytes,
-                times=len(identities),
-                fields={"buffer": name},
-                clues={"is_input": record.read_only},
-            )
-        )
-    return findings
+    records = [(key, log.allocations[identities[0]], len(identities)) for key, identities in names.items()]
+    return [
+        _finding(run, record, times)
+        for key, record, times in records
+        if key not in in_use and (record.task == NONE or not _may_be_a_slot(run, record))
+    ]
+
+
+def _finding(run: Run, record: AllocationRecord, times: int) -> Finding:
+    size = f"{format_bytes(record.nbytes)} of {record.memory.upper()}"
+    if record.task == NONE:
+        owner, remedy = "passed by the host", "remove it from the kernel's arguments"
+    else:
+        owner = f"allocated by task {run.log.tasks[record.task].task_id}"
+        remedy = "remove it, or make the tiles larger"
+    return Finding(
+        kind="unused",
+        title=f"no operation uses {record.name}, {size} {owner}",
+        remedies=(remedy,),
+        nbytes=record.nbytes,
+        times=times,
+        fields={"buffer": record.name},
+        clues={"is_input": record.read_only},
+    )
 
 
 def _may_be_a_slot(run: Run, record: AllocationRecord) -> bool:

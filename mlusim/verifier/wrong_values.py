@@ -55,12 +55,7 @@ def compare_output(
     """
     identity = output.allocation.identity
     allocation = log.allocations[identity]
-    if expected.shape != result.shape or expected.dtype != result.dtype:
-        raise InputError(
-            f"the reference of {allocation.name} is {expected.dtype} {list(expected.shape)} and the output "
-            f"{result.dtype} {list(result.shape)}: they must be the same"
-            + ("" if expected.dtype == result.dtype else f"; convert the reference: .astype('{result.dtype}')")
-        )
+    _check_reference(allocation.name, result, expected)
     wrong = wrong_elements(result, expected, tolerance, absolute_tolerance)
     if not len(wrong):
         return None
@@ -72,20 +67,14 @@ def compare_output(
     run = Run(log)
     sites, operand_values = _origin(run, identity, int(first_bytes[0]), result.dtype, repeat)
     # Of few right ones, those beside wrong ones may be right by chance.
-    right_beside = _right_neighbours(wrong, result.shape) if len(wrong) < _MOSTLY * result.size else wrong[:0]
-    right_positions = np.array(np.unravel_index(right_beside, result.shape or (1,)))
+    right = _right_neighbours(wrong, result.shape) if len(wrong) < _MOSTLY * result.size else wrong[:0]
+    right_positions = np.array(np.unravel_index(right, result.shape or (1,)))
     sample = first_bytes[np.linspace(0, len(first_bytes) - 1, min(_SAMPLE, len(first_bytes)), dtype=np.int64)]
     wrong_lineages, right_lineages = (
         [lineage_of(run, Element(identity, int(byte), itemsize)) for byte in element_bytes]
         for element_bytes in (sample, _first_bytes(output, right_positions))
     )
     remedies = remedies_of(run, sites, wrong_lineages, right_lineages) if sites else [_missing_write(run, identity)]
-    largest, share = _largest_difference(result, expected, wrong)
-    allowance = f"(the largest difference is {largest:.2g}): absolute_tolerance or --absolute-tolerance"
-    if _is_rounding(share, result.dtype):
-        remedies = [f"allow for rounding {allowance}", *remedies]
-    elif 0 < share <= _ROUNDING:
-        remedies[-1] += f"; if it is only rounding, allow for it {allowance}"
     making_lines = set().union(*(lineage.made_at for lineage in wrong_lineages))
     return Finding(
         kind="wrong-value",
@@ -96,7 +85,7 @@ def compare_output(
         sites=sites,
         location=operand_values,
         rule=_rule(tolerance, absolute_tolerance),
-        remedies=tuple(remedies),
+        remedies=tuple(_with_tolerance(remedies, result, expected, wrong)),
         fields={
             "tensor": allocation.name,
             "elements": len(wrong),
@@ -108,6 +97,26 @@ def compare_output(
             "read_at": {buffer: line.location for buffer, line in wrong_lineages[0].read_at.items()},
         },
     )
+
+
+def _check_reference(name: str, result: Array, expected: Array) -> None:
+    if expected.shape != result.shape or expected.dtype != result.dtype:
+        raise InputError(
+            f"the reference of {name} is {expected.dtype} {list(expected.shape)} and the output "
+            f"{result.dtype} {list(result.shape)}: they must be the same"
+            + ("" if expected.dtype == result.dtype else f"; convert the reference: .astype('{result.dtype}')")
+        )
+
+
+def _with_tolerance(remedies: Sequence[str], result: Array, expected: Array, wrong: Integers) -> list[str]:
+    """Return the remedies with that of a tolerance: the first if all differences are rounding, else if they may be."""
+    largest, share = _largest_difference(result, expected, wrong)
+    allowance = f"(the largest difference is {largest:.2g}): absolute_tolerance or --absolute-tolerance"
+    if _is_rounding(share, result.dtype):
+        return [f"allow for rounding {allowance}", *remedies]
+    if 0 < share <= _ROUNDING:
+        return [*remedies[:-1], f"{remedies[-1]}; if it is only rounding, allow for it {allowance}"]
+    return list(remedies)
 
 
 def _making_lines(lineages: Sequence[Lineage]) -> list[str]:

@@ -55,21 +55,31 @@ def by_other_results(
 ) -> tuple[Finding, ...]:
     """Return findings with their remedies in the order that other results tell."""
     races = [finding for finding in findings if _may_lack_order(finding)]
-    if races:
-        other = in_order()
-        if other.is_right is not None:
-            # A race without a wrong output may hide one.
-            hidden = other.wrong.difference(*map(_wrong_outputs, findings))
-            suspects = [race for race in races if (_wrong_outputs(race) or hidden) & other.wrong]
-            hidden_races = [
-                race for race in races if race.kind == "race" or (race in suspects and _keeps_order(other.log, race))
-            ]
-            findings = tuple(
-                _ranked(race, is_right=race not in suspects) if race in hidden_races else race for race in findings
-            )
+    if races and (other := in_order()).is_right is not None:
+        findings = _rank_races(findings, races, other)
     unwritten = [finding for finding in findings if any(map(_is_write, finding.remedies))]
     if len(unwritten) == 1 and (other := from_zeros()).is_right is not None:
         findings = tuple(_write_ranked(read, other) if read in unwritten else read for read in findings)
+    return _with_changes(findings, fixing, fixing_barriers)
+
+
+def _rank_races(findings: tuple[Finding, ...], races: Sequence[Finding], other: OtherRun) -> tuple[Finding, ...]:
+    """Return findings with the remedies of races in the order that a run without these races tells."""
+    # A race without a wrong output may hide one.
+    hidden = other.wrong.difference(*map(_wrong_outputs, findings))
+    suspects = [race for race in races if (_wrong_outputs(race) or hidden) & other.wrong]
+    ranked = [race for race in races if race.kind == "race" or (race in suspects and _keeps_order(other.log, race))]
+    return tuple(
+        _ranked(finding, is_right=finding not in suspects) if finding in ranked else finding for finding in findings
+    )
+
+
+def _with_changes(
+    findings: tuple[Finding, ...],
+    fixing: Callable[[Sequence[int], Collection[SourceLine]], Sequence[str]],
+    fixing_barriers: Callable[[], Sequence[str]],
+) -> tuple[Finding, ...]:
+    """Return findings with the changes of operands or barriers that fix all outputs first in the first error."""
     errors = [finding for finding in findings if finding.severity == ERROR]
     remedies: Sequence[str] = ()
     if errors and all(map(_may_be_changed, errors)):

@@ -166,18 +166,8 @@ def misplaced(
     writes = is_run & accesses.write
     accessed_once = (cells.count(is_tile) == 1) & (cells.count(writes) == 1)
     planned, actual = (cells.count(np.where(selected, task, 0)) for selected in (is_tile, writes))
-    cluster = np.array([record.cluster for record in log.tasks], np.int64)
-    task_ids = np.array([record.task_id for record in log.tasks], np.int64)
-    by_memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
-    cluster_of_task = np.full(max(int(task[is_tile].max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
-    cluster_of_task[task_ids[~by_memory_core]] = cluster[~by_memory_core]
-    writer = np.where(accessed_once, actual, 0)
-    is_same_task = np.where(
-        by_memory_core[writer],
-        cluster_of_task[np.where(accessed_once, planned, 0)] == cluster[writer],
-        planned == task_ids[writer],
-    )
-    is_misplaced = accessed_once & ~is_same_task
+    is_misplaced = accessed_once.copy()
+    is_misplaced[accessed_once] = ~_may_write_for(log, actual[accessed_once], planned[accessed_once])
     if not is_misplaced.any():
         return []
     starts, stops = cells.runs(is_misplaced)
@@ -197,6 +187,17 @@ def misplaced(
             fields={"task": log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
         )
     ]
+
+
+def _may_write_for(log: Log, writer: Integers, planned: Integers) -> Flags:
+    """By pair, whether a task of the log is the planned task of the grid, or the memory core of its cluster."""
+    cluster = np.array([record.cluster for record in log.tasks], np.int64)
+    task_ids = np.array([record.task_id for record in log.tasks], np.int64)
+    by_memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
+    cluster_of_task = np.full(max(int(planned.max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
+    cluster_of_task[task_ids[~by_memory_core]] = cluster[~by_memory_core]
+    same_cluster = cluster_of_task[planned] == cluster[writer]
+    return np.asarray(np.where(by_memory_core[writer], same_cluster, planned == task_ids[writer]), bool)
 
 
 def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
