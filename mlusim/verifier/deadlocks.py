@@ -44,18 +44,14 @@ class _Awaited(NamedTuple):
 def deadlock(run: Run) -> Finding | None:
     """Return the finding for a hang: the tasks that wait at each barrier and lock, and those that have returned."""
     log, order = run.log, run.order
-    has_begun = np.diff(order.first) > 0
-    open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0 and has_begun[task]]
-    last = order.first[np.array(open_tasks, np.int64) + 1] - 1
-    lock = log.ops.index("lock") if "lock" in log.ops else NONE
-    waiting = last[order.is_barrier[last] | (order.op[last] == lock)] if len(log) else last
+    waiting = _waiting_positions(run)
     if not len(waiting):
         return None
     by_line: dict[int, list[int]] = {}
     tasks_of: dict[_Awaited, list[int]] = {}
     for position in waiting.tolist():
-        is_lock = order.op[position] == lock
-        awaited = _Awaited(log.ops[int(order.op[position])], int(order.lock[position]) if is_lock else NONE)
+        operation = log.ops[int(order.op[position])]
+        awaited = _Awaited(operation, int(order.lock[position]) if operation == "lock" else NONE)
         by_line.setdefault(int(order.line[position]), []).append(position)
         tasks_of.setdefault(awaited, []).append(int(order.task[position]))
     sites = tuple(
@@ -85,7 +81,7 @@ def deadlock(run: Run) -> Finding | None:
         location=f"{at}; " + (f"returned: {_names(log, returned)}" if returned else "none has returned"),
         sites=(*sites, *_causes(run, tasks_of, locked, returned)),
         rule="; ".join(dict.fromkeys(_WAITS_FOR[awaited.operation] for awaited in tasks_of)),
-        remedies=(*_passed_alone(run, waiting), *remedies),
+        remedies=(*_barrier_passed_alone(run, waiting), *remedies),
         fields={
             "waiting": len(waiting),
             "returned": len(returned),
@@ -93,6 +89,18 @@ def deadlock(run: Run) -> Finding | None:
             "clusters": sorted({log.tasks[task].cluster for tasks in (*tasks_of.values(), missing) for task in tasks}),
         },
     )
+
+
+def _waiting_positions(run: Run) -> Integers:
+    """Return the positions of the barriers and locks at which tasks that have not ended wait."""
+    log, order = run.log, run.order
+    has_begun = np.diff(order.first) > 0
+    open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0 and has_begun[task]]
+    last = order.first[np.array(open_tasks, np.int64) + 1] - 1
+    if not len(log):
+        return last
+    lock = log.ops.index("lock") if "lock" in log.ops else NONE
+    return np.asarray(last[order.is_barrier[last] | (order.op[last] == lock)])
 
 
 def _causes(
@@ -120,7 +128,7 @@ def _without_memory_cores(waits: Site, barriers: list[_Awaited]) -> list[str]:
     ]
 
 
-def _passed_alone(run: Run, waiting: Integers) -> list[str]:
+def _barrier_passed_alone(run: Run, waiting: Integers) -> list[str]:
     """Return the remedy for a barrier of the cores alone, passed instead of the one in which a memory core waits."""
     log, order = run.log, run.order
     for position in waiting.tolist():
@@ -160,7 +168,7 @@ def _deadlock(
         holders: by lock, the task that holds it.
         returned: whether other tasks of the launch have returned.
     """
-    texts = {awaited: f"{awaited}{_held_by(log, awaited.lock, holders)}" for awaited in waiting}
+    texts = {awaited: f"{awaited}{_holders_text(log, awaited.lock, holders)}" for awaited in waiting}
     locks = [awaited for awaited in waiting if awaited.lock != NONE]
     if len(waiting) > 1:
         waits = "; ".join(
@@ -185,7 +193,7 @@ def _deadlock(
     return f"deadlock: {count} in {awaited}, which not all of its participants reach", remedy
 
 
-def _held_by(log: Log, lock: int, holders: dict[int, int]) -> str:
+def _holders_text(log: Log, lock: int, holders: dict[int, int]) -> str:
     holder = holders.get(lock)
     if holder is None:
         return ""

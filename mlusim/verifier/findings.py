@@ -351,7 +351,7 @@ def place_between(first: Site, second: Site) -> tuple[str, SourceLine]:
     begin, end = one.location, other.location
     if begin != end:
         # A helper function with several calls: only the other operation has one place.
-        in_helper = [place == site.at and bool(site.called_at) for place, site in ((one, first), (other, second))]
+        in_helper = [line == site.at and bool(site.called_at) for line, site in ((one, first), (other, second))]
         if in_helper == [True, False]:
             return f"before {end}", other
         return (f"after {begin}" if in_helper == [False, True] else f"between {begin} and {end}"), one

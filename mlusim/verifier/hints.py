@@ -127,11 +127,26 @@ def find_redundant(run: Run) -> list[Finding]:
 
 def _groups_of_lines(run: Run) -> Iterator[list[int]]:
     """Yield source lines of syncs; lines that meet in one barrier form a group, as none can be removed alone."""
+    lines = _removable_lines(run)
+    groups: list[set[int]] = []
+    for _, positions in run.order.rounds:
+        group = {int(line) for line in run.columns["line"][run.order.record[positions]]}
+        for other in [other for other in groups if other & group]:
+            groups.remove(other)
+            group |= other
+        groups.append(group)
+    for line in lines:
+        group = next((members for members in groups if line in members), {line})
+        if line == min(group):
+            yield sorted(group)
+
+
+def _removable_lines(run: Run) -> list[int]:
+    """Return the lines of syncs that may be superfluous."""
     columns, order = run.columns, run.order
     is_sync = columns["pipe"] == SYNC
     # Exclude lines with other records: those operations block by themselves and cannot be removed.
     lines = np.setdiff1d(columns["line"][is_sync], columns["line"][~is_sync])
-    rounds = [positions for _, positions in order.rounds]
     # A barrier can be judged only if several tasks write shared memory, and do not read there what they wrote.
     of_all = run.accesses.where(np.flatnonzero((run.space.shared & ~run.space.read_only)[run.accesses.alloc]))
     exchanged = np.intersect1d(of_all.alloc[of_all.write], of_all.alloc[~of_all.write])
@@ -140,23 +155,11 @@ def _groups_of_lines(run: Run) -> Iterator[list[int]]:
         for rows in (of_all.alloc >= 0, of_all.write, ~of_all.write & np.isin(of_all.alloc, exchanged))
     )
     barriers = set(columns["line"][ops_among(run.log, BARRIERS)[columns["op"]]].tolist())
-    for positions in rounds:
+    for _, positions in order.rounds:
         tasks = {*order.task[positions].tolist()}
         if len(tasks & work) > 1 and tasks & writes and not tasks & reads & writes:
             barriers.difference_update(order.line[positions].tolist())
-    lines = np.setdiff1d(lines, [*barriers]).tolist()
-    together: list[set[int]] = []
-    for positions in rounds:
-        met = {int(line) for line in columns["line"][order.record[positions]]}
-        meeting_groups = [group for group in together if group & met]
-        for group in meeting_groups:
-            together.remove(group)
-            met |= group
-        together.append(met)
-    for line in lines:
-        group = next((members for members in together if line in members), {line})
-        if line == min(group):
-            yield sorted(group)
+    return list(np.setdiff1d(lines, [*barriers]).tolist())
 
 
 def _is_in_single_iteration(run: Run, line: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from inspect import CO_COROUTINE
 from traceback import walk_tb
 from typing import Any
@@ -62,12 +62,7 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         remedy = _SIZE
     at = SourceLine(*error.source)
     calls = _calls(error, at, run.log)
-    loops = [
-        location_of(line.file, begin)
-        for line in (at, *calls[: len(calls) == 1])
-        for begin, _ in source_file(line.file).loops_around(line.line)
-    ]
-    remedy = remedy.format(loop=f"the loop at {loops[0]}" if len(loops) == 1 else "its loop")
+    remedy = remedy.format(loop=_loop_text(at, calls))
     refused = _refused(error.message)
     # Where a task acquired the lock that it waits for itself, or that it holds in place of the one that it releases.
     locks, lock = locks_in_use(run), None
@@ -87,6 +82,16 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         fields={"error": type(error).__name__, **_line_fields(at), **_named_buffer(error.message)},
         clues=refused,
     )
+
+
+def _loop_text(at: SourceLine, calls: Sequence[SourceLine]) -> str:
+    """Return `the loop at kernel.py:5` if there is one around a line or the only call of its function."""
+    loops = [
+        location_of(line.file, begin)
+        for line in (at, *calls[: len(calls) == 1])
+        for begin, _ in source_file(line.file).loops_around(line.line)
+    ]
+    return f"the loop at {loops[0]}" if len(loops) == 1 else "its loop"
 
 
 def find_swallowed(log: Log, stopped: BaseException | None) -> list[Finding]:

@@ -30,12 +30,12 @@ def remedies_of(
     lacks = wrong[0].lacks(neighbours)
     lacking = f"compute this element at {locations_of(lacks)} too: its neighbours are computed there, and are right"
     records = list(dict.fromkeys(record for lineage in wrong for record in lineage.records))
-    through = set().union(*(lineage.made_at for lineage in wrong))
+    lines = set().union(*(lineage.made_at for lineage in wrong))
     return [
         *([lacking] if lacks else []),
         *_in_place_of_result(run, records[0]),
         *_replacing(run, sites, records),
-        _check(through),
+        _check_lines(lines),
     ]
 
 
@@ -88,8 +88,8 @@ def _replacing(run: Run, sites: tuple[Site, ...], records: Sequence[int]) -> lis
     return []
 
 
-def _check(through: Collection[SourceLine]) -> str:
+def _check_lines(lines: Collection[SourceLine]) -> str:
     """Return what to check: the lines that made the bytes, if they are known."""
-    if len(through) > 1:
-        return f"check the operations that made these bytes, at {locations_of(through)}"
-    return "check the operation that made these bytes" if through else "check where this store reads them"
+    if len(lines) > 1:
+        return f"check the operations that made these bytes, at {locations_of(lines)}"
+    return "check the operation that made these bytes" if lines else "check where this store reads them"

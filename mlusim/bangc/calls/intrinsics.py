@@ -128,12 +128,12 @@ def _lock_of(name: str) -> Handler:
         if equal == task.issuer.unit.is_memory_core:
             unit, rule = ("a memory core", "different") if equal else ("an MLU core", "equal")
             raise OperandError(f"__bang_{name}({first}, {second}) on {unit}: its two numbers are {rule}")
-        return _change_both(task, line, name, (first,) if equal else tuple(sorted((first, second))))
+        return _change_locks(task, line, name, (first,) if equal else tuple(sorted((first, second))))
 
     return handler
 
 
-async def _change_both(task: CompiledTask, line: int, name: str, numbers: tuple[int, ...]) -> None:
+async def _change_locks(task: CompiledTask, line: int, name: str, numbers: tuple[int, ...]) -> None:
     for number in numbers:
         await locks.change(task.issuer, line, name, number)
 
@@ -195,7 +195,7 @@ def _assembly(task: CompiledTask, line: int, codes: list[int], values: tuple[Any
 
 
 @_intrinsic("__mlusim_unknown", 3, returns="::mlusim::Anything")
-def _unknown(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+def _unknown_intrinsic(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     del codes, line
     name, file, number = values
     error = KernelError(task.module.unknown_text(text_at(name)))
@@ -231,14 +231,14 @@ def _hint(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ..
 
 
 @_intrinsic("__mlusim_now", 0, returns="uint64_t")
-def _now(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+def _current_time_us(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
     """Return the simulated time of the task in microseconds."""
     del codes, line, values
     task.clock_read = True
     task.set_result(task.issuer.task.now_ps // PS_PER_US)
 
 
-def _host_only(name: str) -> Handler:
+def _host_only_handler(name: str) -> Handler:
     def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
         del task, line, codes, values
         raise KernelError(f"{name} inside a kernel: it is a function of the host's runtime")
@@ -257,7 +257,7 @@ def intrinsics() -> tuple[Intrinsic, ...]:
     """Return all intrinsics; the position is the number that compiled code uses."""
     by_name = dict(_OWN)
     for name, (arity, returns) in HOST_CALLS.items():
-        by_name[name] = Intrinsic(name, (arity,), _host_only(name), returns)
+        by_name[name] = Intrinsic(name, (arity,), _host_only_handler(name), returns)
     for name, (arities, handler) in device_calls().items():
         by_name[name] = Intrinsic(name, arities, handler)
     for name, signatures in vector_intrinsics().items():
@@ -301,45 +301,46 @@ _INLINED = '__attribute__((no_sanitize("thread"), always_inline, unused))'
 
 def declarations(called: Iterable[str]) -> str:
     """Return C++ declarations of those intrinsics among the names: one template per number of arguments."""
+    called_intrinsics = [intrinsics()[_numbers()[name]] for name in sorted(names().intersection(called))]
+    return "".join(_declaration(intrinsic, arity) for intrinsic in called_intrinsics for arity in intrinsic.arities)
+
+
+def _declaration(intrinsic: Intrinsic, arity: int) -> str:
+    """Return the template of an intrinsic with a number of arguments; of a host call, also that for handles."""
+    name, returned = intrinsic.name, intrinsic.result(arity)
+    types = ", ".join(f"class A{k}" for k in range(arity))
+    parameters = "".join(f"A{k} a{k}, " for k in range(arity))
+    arguments = "".join(f", a{k}" for k in range(arity))
+    template = f"template <{types}> " if arity else ""
+    if returned == "element":
+        returned = "typename ::mlusim::Element<A0>::type"
+    takes_handles = name in HOST_CALLS and arity
+    handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
+    if takes_handles:
+        template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
+    # All ones if the compiler does not know.
+    rooms = (f", uint64_t(__builtin_object_size(::mlusim::pointer(a{k}), 0))" for k in ADDRESSES.get(name, ()))
+    arguments += "".join(rooms)
+    call = f"::mlusim::issue({_numbers()[name]}, mlusim_f, mlusim_l{arguments})"
+    rules = argument_rules(name, intrinsic.signatures, arity)
+    checks = "".join(f'static_assert({condition}, "{rule}"); ' for condition, rule in rules)
+    body = f"{call};" if returned == "void" else f"return ::mlusim::result<{returned}>({call});"
+    text = _function(template, returned, name, parameters, checks + body)
+    if takes_handles:
+        # Objects that convert to a queue or a pointer are not copied: they may own it.
+        template = f"template <{types}, typename ::std::enable_if<({handles}), int>::type = 0> "
+        references = "".join(f"A{k} &&a{k}, " for k in range(arity))
+        values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
+        text += _function(template, returned, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
+    if name in PARAMETERS:
+        text += f"inline cnrtRet_t mlusim_of_{name}{parameters_and_body(name, '(const char *)0', '0')}\n"
+    return text
+
+
+def _function(template: str, returned: str, name: str, parameters: str, body: str) -> str:
     location = "::mlusim::File mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
-    lines = []
-
-    def declare(template: str, returned: str, name: str, parameters: str, body: str) -> None:
-        form = _INLINED if name in ADDRESSES else _PLAIN
-        lines.append(f"{template}{form} inline {returned} {name}({parameters}{location}) {{ {body} }}\n")
-
-    for name in sorted(names().intersection(called)):
-        number = _numbers()[name]
-        intrinsic = intrinsics()[number]
-        for arity in intrinsic.arities:
-            types = ", ".join(f"class A{k}" for k in range(arity))
-            parameters = "".join(f"A{k} a{k}, " for k in range(arity))
-            arguments = "".join(f", a{k}" for k in range(arity))
-            template = f"template <{types}> " if arity else ""
-            returned = intrinsic.result(arity)
-            if returned == "element":
-                returned = "typename ::mlusim::Element<A0>::type"
-            takes_handles = name in HOST_CALLS and arity
-            handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
-            if takes_handles:
-                template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
-            # All ones if the compiler does not know.
-            rooms = (f", uint64_t(__builtin_object_size(::mlusim::pointer(a{k}), 0))" for k in ADDRESSES.get(name, ()))
-            arguments += "".join(rooms)
-            call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
-            rules = argument_rules(name, intrinsic.signatures, arity)
-            checks = "".join(f'static_assert({condition}, "{rule}"); ' for condition, rule in rules)
-            body = f"{call};" if returned == "void" else f"return ::mlusim::result<{returned}>({call});"
-            declare(template, returned, name, parameters, checks + body)
-            if takes_handles:
-                # Objects that convert to a queue or a pointer are not copied: they may own it.
-                template = f"template <{types}, typename ::std::enable_if<({handles}), int>::type = 0> "
-                references = "".join(f"A{k} &&a{k}, " for k in range(arity))
-                values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
-                declare(template, returned, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
-            if name in PARAMETERS:
-                lines.append(f"inline cnrtRet_t mlusim_of_{name}{parameters_and_body(name, '(const char *)0', '0')}\n")
-    return "".join(lines)
+    form = _INLINED if name in ADDRESSES else _PLAIN
+    return f"{template}{form} inline {returned} {name}({parameters}{location}) {{ {body} }}\n"
 
 
 @lru_cache(maxsize=1)

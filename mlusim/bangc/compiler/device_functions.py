@@ -47,12 +47,12 @@ def own_functions(files: Iterable[Declared]) -> frozenset[str]:
     )
 
 
-def linkage(source: Source, position: int, own: frozenset[str]) -> str:
+def linkage(source: Source, position: int, own_names: frozenset[str]) -> str:
     """Return the word for the function word at `position`: `static`, or an empty text."""
     first = source.start_of_statement(position)
     if any(token.text == FUNCTION_WORD for token in source.tokens[first:position]):
         return ""
-    return "static" if _function(source, position)[0] in own else ""
+    return "static" if _function(source, position)[0] in own_names else ""
 
 
 def _function(source: Source, position: int) -> tuple[str, bool]:

@@ -147,8 +147,8 @@ def name_entries(entries: list[Entry]) -> None:
 
 
 def _type_alone(declaration: str, name: str) -> str:
-    words = declaration.split()
-    return " ".join(words[:-1]) if len(words) > 1 and words[-1] == name else declaration
+    tokens = declaration.split()
+    return " ".join(tokens[:-1]) if len(tokens) > 1 and tokens[-1] == name else declaration
 
 
 def rewrite_main(source: Source, position: int) -> bool:
@@ -161,11 +161,11 @@ def rewrite_main(source: Source, position: int) -> bool:
     source.replace(position, position, MAIN)
     closing = source.matching(opening)
     source.insert(closing, "return 0; ")
-    inside = opening + 1
-    while inside < closing:
-        if source.tokens[inside].text in ("__func__", "__FUNCTION__"):
-            source.replace(inside, inside, '"main"')
-        inside = (inside if _is_block(source, inside) else source.matching(inside)) + 1
+    body_start = opening + 1
+    while body_start < closing:
+        if source.tokens[body_start].text in ("__func__", "__FUNCTION__"):
+            source.replace(body_start, body_start, '"main"')
+        body_start = (body_start if _is_block(source, body_start) else source.matching(body_start)) + 1
     while is_try and source.next_text(closing) == "catch":
         closing = source.matching(source.matching(closing + 2) + 1)
         source.insert(closing, "return 0; ")

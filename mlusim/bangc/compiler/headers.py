@@ -75,14 +75,14 @@ def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
     also instantiates the templates that inline functions of a precompiled header use, in every file, whether or not the
     file calls them; such functions belong in `support.cpp`.
     """
-    words = (f"-std={std}", *compiler.options, *compiler.instrumentation)
+    options = (f"-std={std}", *compiler.options, *compiler.instrumentation)
     declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
-    folder = cache_folder() / f"include-{content_key(declared, *compiler.command, compiler.version, *words)}"
+    folder = cache_folder() / f"include-{content_key(declared, *compiler.command, compiler.version, *options)}"
     target = folder / START
     if not target.exists():
         folder.mkdir(exist_ok=True)
         publish(folder / DECLARATIONS.name, declared.encode())
-        command = [*compiler.command, *words, "-I", str(INCLUDE), "-I", str(folder)]
+        command = [*compiler.command, *options, "-I", str(INCLUDE), "-I", str(folder)]
         with scratch_folder() as work:
             precompiled = work / "start.h.gch"
             # If it cannot be precompiled, it is read as text.

@@ -88,14 +88,14 @@ class MemoryArrays:
             self._owner = _OF_ALL_FILES
         elif at_file_scope and (UNNAMED in scope or any(token.text == "static" for token in body)):
             self._owner = '"static"'
-        words = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
-        parameters = _end_of_template_parameters(words)
-        declarators = split_at_commas(words[parameters:])
+        declaration = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
+        parameters = _end_of_template_parameters(declaration)
+        declarators = split_at_commas(declaration[parameters:])
         base, declarators[0] = _base_and_declarator(declarators[0])
         if all(declarators) and (base.endswith("::") or parameters):
             # The definition of a static member, which the class defines here, or a template.
             _refuse_value(declarators[0], marker)
-            header = joined(words[:parameters])
+            header = joined(declaration[:parameters])
             template = "" if base.endswith("::") else self._template(kind, header, base, declarators[0], marker)
             source.replace(start, stop, template or ";")
             return stop + 1
@@ -133,7 +133,7 @@ class MemoryArrays:
         if not is_new:
             # Declared by `extern` before: this defines it.
             is_defined = has_value or not external
-            return self._reference(kind, base, declarator, marker, again=True) if is_defined else ""
+            return self._reference(kind, base, declarator, marker, is_definition=True) if is_defined else ""
         if not has_value and [token.text for token in declarator[1:3]] == ["[", "]"]:
             if external:
                 return self._elsewhere(kind, base, declarator, marker)
@@ -144,8 +144,8 @@ class MemoryArrays:
 
     def rewrite_type(self, position: int) -> None:
         """Rewrite `decltype(name)` of an array, whose name is a reference here, to the type of the array."""
-        words = self._source.tokens[position : position + 4]
-        if [word.text for word in words[::3]] != ["decltype", ")"] or words[2].text not in self.sized:
+        tokens_there = self._source.tokens[position : position + 4]
+        if [word.text for word in tokens_there[::3]] != ["decltype", ")"] or tokens_there[2].text not in self.sized:
             return
         for index, text in ((position, "::std::remove_reference_t<decltype"), (position + 3, ")>")):
             self._source.replace(index, index, text)
@@ -189,8 +189,10 @@ class MemoryArrays:
             f"static {element} *{name} = ::mlusim::array_elsewhere<{element}>({kind}, {text}, &{name});"
         )
 
-    def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token, *, again: bool = False) -> str:
-        """Return a reference to an array; `again`: to one that has a reference of its name, which it defines."""
+    def _reference(
+        self, kind: int, base: str, declarator: list[Token], marker: Token, *, is_definition: bool = False
+    ) -> str:
+        """Return a reference to an array; `is_definition`: to one declared before, which it defines."""
         name = declarator[0].text
         self.sized.add(name)
         if self._owner == _OF_ALL_FILES:
@@ -200,7 +202,7 @@ class MemoryArrays:
         self._number += 1
         number = self._number
         location = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, {self._owner}'
-        reference = f"mlusim_r{number}" if again else name
+        reference = f"mlusim_r{number}" if is_definition else name
         if initial:
             # At function scope the value is set whenever the declaration is reached.
             definition = f"{self._storage} {base} mlusim_i{number} {bounds} {joined(initial)}; "
@@ -243,10 +245,10 @@ def _refuse_value(declarator: list[Token], marker: Token) -> None:
         )
 
 
-def _end_of_template_parameters(words: list[Token]) -> int:
+def _end_of_template_parameters(tokens: list[Token]) -> int:
     """Return where a declaration continues after `template <...>`; 0 if it is no template."""
-    is_template = bool(words) and words[0].text == "template"
-    return closing_angle(words, 1) + 1 if is_template else 0
+    is_template = bool(tokens) and tokens[0].text == "template"
+    return closing_angle(tokens, 1) + 1 if is_template else 0
 
 
 def _is_global(declaration: list[Token]) -> bool:

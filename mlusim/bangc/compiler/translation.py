@@ -55,20 +55,25 @@ class Translation:
 
 
 def translate(
-    files: Sequence[Path], on: Board, options: Options, instantiate: tuple[str, ...] = (), *, syntax_only: bool = False
+    files: Sequence[Path],
+    board: Board,
+    options: Options,
+    instantiate: tuple[str, ...] = (),
+    *,
+    syntax_only: bool = False,
 ) -> Translation:
     """Translate the files of a program, each on its own, or return the translation of the cache. Raises `CompileError`.
 
     Args:
         files: the files, the main one first.
-        on: the board.
+        board: the board.
         options: compilation options.
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
         syntax_only: only check for errors.
     """
     headers.generated_headers(options.compiler, options.std)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        preprocessed = list(pool.map(partial(preprocess, on=on, options=options), files))
+        preprocessed = list(pool.map(partial(preprocess, on=board, options=options), files))
     if syntax_only:
         return _translation(files, preprocessed, options, instantiate, syntax_only=True)
     key = cache.content_key(cache.code_of_translation(), *key_words(options), *instantiate, *preprocessed)

@@ -260,8 +260,8 @@ class Image:
 
     def file_variables(self) -> Iterator[tuple[str, bytes, bytes]]:
         """Yield the variables of the file without a memory space: name, initial value, and current value."""
-        for variable, fresh, now in zip(self._own, self._fresh, self._values(), strict=True):
-            yield variable.name, fresh, now
+        for variable, fresh, content in zip(self._own, self._fresh, self._values(), strict=True):
+            yield variable.name, fresh, content
 
     def reset(self) -> None:
         """Reset these variables to their initial values, and forget the calls of the last log."""

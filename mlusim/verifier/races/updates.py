@@ -87,7 +87,7 @@ def lock_or_atomic(pair: Pair, racing: frozenset[int]) -> tuple[str, str]:
     lock_remedy = Remedy(f"hold the same lock in every task from {begin} to {end}: {lock}, {unlock}", Way.LOCK)
     atomic = "`__bang_atomic_reduce_add`" if first.is_compiled else f"`{core_at(first.at)}.atomic_reduce_add`"
     return (
-        _other_lock(pair) or _lock_moved(pair, begin, end) or lock_remedy,
+        _other_lock(pair) or _move_lock(pair, begin, end) or lock_remedy,
         f"if it is a sum, a maximum or the like, update it with an atomic, such as {atomic}",
     )
 
@@ -105,7 +105,7 @@ def _other_lock(pair: Pair) -> str:
     return f"hold the same lock at {' and '.join(dict.fromkeys(lines))} in every task: {', and '.join(texts)}"
 
 
-def _lock_moved(pair: Pair, begin: str, end: str) -> str:
+def _move_lock(pair: Pair, begin: str, end: str) -> str:
     """Return the remedy for a task that locks between the load and the store of its update, or unlocks; else "".
 
     `begin`, `end`: where the update begins and ends.

@@ -14,7 +14,7 @@ from mlusim.verifier.source_file import source_file
 
 def accesses_other_part(pair: Pair) -> list[str]:
     """Return the remedy for an access to a wrong part, if the run shows that it is one."""
-    return _read_too_early(pair) or _left_unread(pair) or _part_of_others(pair)
+    return _read_too_early(pair) or _unread_write(pair) or _row_of_another_task(pair)
 
 
 def _read_too_early(pair: Pair) -> list[str]:
@@ -28,7 +28,7 @@ def _read_too_early(pair: Pair) -> list[str]:
     return [wrong_part(pair.buffer, pair.sites, "it is read before the iteration that writes it")]
 
 
-def _left_unread(pair: Pair) -> list[str]:
+def _unread_write(pair: Pair) -> list[str]:
     """Return the remedy for a write to SRAM by a line that also writes parts of the buffer which nothing reads."""
     if pair.run.log.allocations[pair.allocations[0]].memory != "sram":
         return []
@@ -37,7 +37,7 @@ def _left_unread(pair: Pair) -> list[str]:
     return [wrong_part(pair.buffer, pair.sites, "nothing reads the other parts that are written")]
 
 
-def _part_of_others(pair: Pair) -> list[str]:
+def _row_of_another_task(pair: Pair) -> list[str]:
     """Return the remedy for a loop over rows in place, without a barrier, that accesses the row of another task.
 
     Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values. A task

@@ -78,6 +78,7 @@ class Coverage:
     def _tensor(
         self, identity: int, allocation: AllocationRecord, rows: Integers, plan: Plan | None
     ) -> tuple[TensorUse, list[Finding]]:
+        """Return the use of a tensor that is no input, and the findings on it; `rows`: the accesses to it."""
         accesses = self.run.accesses.where(rows)
         all_rows, kind, repeated = self._join(identity, allocation, accesses, plan)
         cells = Cells(all_rows, allocation.nbytes)

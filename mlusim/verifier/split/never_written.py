@@ -137,7 +137,7 @@ class Gaps:
 
     def _remedies(self, starts: Integers, stops: Integers, sites: tuple[Site, ...], nearest: int | None) -> list[str]:
         log = self.run.log
-        name, nbytes = log.allocations[self.identity].name, log.allocations[self.identity].nbytes
+        name = log.allocations[self.identity].name
         # Launches of BANG C programs have no windows: theirs may have got the tensor.
         in_windows = self.identity in log.windows
         loop = outermost_loop(sites[0]) if sites else ""
@@ -147,23 +147,9 @@ class Gaps:
             # The host copies it back.
             remedies.insert(0, f"pass {name} to the launch that should write it, or do not copy it back")
         elif not len(log):
-            remedies = ["look for the condition under which the kernel returns: no task does anything"]
-        elif int((stops - starts).sum()) == nbytes and (swapped := self._swapped_arguments()):
-            remedies.insert(0, swapped)
-        elif nearest is not None and self._is_too_short(nearest, starts, loop):
-            written_bytes = int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
-            tile, itemsize = (
-                written_bytes + int(stops[0] - starts[0]),
-                np.dtype(log.allocations[self.identity].dtype).itemsize,
-            )
-            reason = "a gap follows what it writes"
-            if sites[0].is_compiled and tile == written_bytes * itemsize:
-                reason = f"it is in bytes, and {group_digits(written_bytes)} of {group_digits(tile)} are written"
-            remedies.insert(0, f"look for a size that is too small at {sites[0].location}: {reason}")
-        elif nearest is not None and self._rewrites_one_part(nearest):
-            remedies.insert(0, wrong_part(name, sites, "it writes the same bytes again, and others never"))
-        elif len(starts) == 1 and (more_tasks := self._too_few_tasks(int(starts[0]), int(stops[0]))):
-            remedies.insert(0, more_tasks)
+            return ["look for the condition under which the kernel returns: no task does anything"]
+        elif likely := self._likely_remedy(starts, stops, sites, nearest, loop):
+            remedies.insert(0, likely)
         if nearest is not None and (skipped := self._skipped_branch(sites[0])):
             is_tail = int(stops[0] - starts[0]) < int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
             remedies.insert(0 if is_tail else 1, skipped)
@@ -173,6 +159,24 @@ class Gaps:
             )
             remedies.append(f"if only a part holds selected elements, {declared}")
         return remedies
+
+    def _likely_remedy(
+        self, starts: Integers, stops: Integers, sites: tuple[Site, ...], nearest: int | None, loop: str
+    ) -> str:
+        """Return the remedy that the pattern of the gaps suggests; "" if it suggests none."""
+        allocation = self.run.log.allocations[self.identity]
+        if int((stops - starts).sum()) == allocation.nbytes and (swapped := self._swapped_arguments()):
+            return swapped
+        if nearest is not None and self._is_too_short(nearest, starts, loop):
+            written_bytes = int(self.run.accesses.high[nearest] - self.run.accesses.low[nearest])
+            tile = written_bytes + int(stops[0] - starts[0])
+            reason = "a gap follows what it writes"
+            if sites[0].is_compiled and tile == written_bytes * np.dtype(allocation.dtype).itemsize:
+                reason = f"it is in bytes, and {group_digits(written_bytes)} of {group_digits(tile)} are written"
+            return f"look for a size that is too small at {sites[0].location}: {reason}"
+        if nearest is not None and self._rewrites_one_part(nearest):
+            return wrong_part(allocation.name, sites, "it writes the same bytes again, and others never")
+        return self._too_few_tasks(int(starts[0]), int(stops[0])) if len(starts) == 1 else ""
 
     def _skipped_branch(self, write: Site) -> str:
         """Return the remedy for an `if` of the function of a write that no task enters, and that names the output."""

@@ -127,15 +127,15 @@ class _EqualTasks:
         Where bytes decide which elements an operation accesses, no two are taken for equal.
         """
         log = self._log
-        found = np.zeros(len(records), np.int64)
+        codes = np.zeros(len(records), np.int64)
         further = _positions_among(records, [*log.attributes, *log.more_operands, *log.addresses, *log.selected])
         numbers = dict[Any, int]()
         for position, record in zip(further.tolist(), records[further].tolist(), strict=True):
             operands = [self._operand(*operand) for operand in log.more_operands.get(record, ())]
             by_data = record if record in log.addresses or record in log.selected else NONE
             key = (by_data, *operands, *log.attributes.get(record, {}).items())
-            found[position] = numbers.setdefault(key, len(numbers) + 1)
-        return found
+            codes[position] = numbers.setdefault(key, len(numbers) + 1)
+        return codes
 
     def _operand(self, alloc: int, offset: int, box: int) -> tuple[int, int, int]:
         number = int(self._number[alloc])

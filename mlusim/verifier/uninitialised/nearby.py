@@ -12,7 +12,7 @@ from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, function_around, location_of, source_file
 
 
-class Beside(NamedTuple):
+class NearbyWrite(NamedTuple):
     """The write to other bytes of a buffer: its line, its row, and whether scalar code stores single elements there."""
 
     at: SourceLine = SourceLine("", 0)
@@ -20,7 +20,7 @@ class Beside(NamedTuple):
     is_scalar: bool = False
 
 
-def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
+def nearby_write(run: Run, read: int, first: int, end: int) -> NearbyWrite:
     """Return the nearest write to other bytes of a buffer before a read of it.
 
     An update in place counts only if there is no other write: it would have read the bytes, too. Of equally near ones,
@@ -38,7 +38,7 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     line = columns["line"]
     earlier = earlier[line[accesses.record[earlier]] != line[record]]
     if not len(earlier):
-        return Beside()
+        return NearbyWrite()
     reads = accesses.record[(accesses.alloc == accesses.alloc[read]) & ~accesses.write]
     without_updates = earlier[~np.isin(accesses.record[earlier], reads)]
     earlier = without_updates if len(without_updates) else earlier
@@ -48,10 +48,10 @@ def write_beside(run: Run, read: int, first: int, end: int) -> Beside:
     nearest = earlier[np.lexsort((earlier, gap_above >= 0, -distance))[-1]]
     at = SourceLine(*run.source(nearest)[:2])
     is_scalar = bool(columns["pipe"][accesses.record[nearest]] == SCALAR)
-    return Beside(at, int(nearest), is_scalar) if at.line else Beside()
+    return NearbyWrite(at, int(nearest), is_scalar) if at.line else NearbyWrite()
 
 
-def missing_write(run: Run, read: int, sites: tuple[Site, ...], nearby: Beside) -> int:
+def missing_write(run: Run, read: int, sites: tuple[Site, ...], nearby: NearbyWrite) -> int:
     """Return the line before which the missing write of a core's own buffer belongs, in the file of its read.
 
     It comes before the first line that writes the buffer, be it an accumulation or the write beside the bytes, and
@@ -62,7 +62,7 @@ def missing_write(run: Run, read: int, sites: tuple[Site, ...], nearby: Beside) 
         run: the run.
         read: row of the read.
         sites: the read and, if it is another operation, that through which the bytes take effect.
-        nearby: as `write_beside` returns it.
+        nearby: as `nearby_write` returns it.
     """
     accesses, reads, user = run.accesses, sites[0], sites[-1]
     of_record = accesses.record == accesses.record[read]

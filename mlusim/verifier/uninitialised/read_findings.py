@@ -21,7 +21,13 @@ from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
 from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
 from mlusim.verifier.uninitialised.marks import is_copy
-from mlusim.verifier.uninitialised.nearby import Beside, fills_in_turn, lines_that_write, missing_write, write_beside
+from mlusim.verifier.uninitialised.nearby import (
+    NearbyWrite,
+    fills_in_turn,
+    lines_that_write,
+    missing_write,
+    nearby_write,
+)
 from mlusim.verifier.uninitialised.reads import (
     Ranges,
     UninitialisedRead,
@@ -87,7 +93,7 @@ def _byte_ranges(effects: Sequence[_Effect]) -> Ranges:
 
 def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding:
     read, allocation = effect.read, run.log.allocations[effect.read.alloc]
-    sites, missing_write_line, nearby = _sites(run, effect), 0, Beside()
+    sites, missing_write_line, nearby = _sites(run, effect), 0, NearbyWrite()
     if is_hint:
         finding = _unselected(allocation.name, sites)
     elif run.accesses.write[read.row]:
@@ -96,7 +102,7 @@ def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding
         in_gdram = allocation.memory == "gdram"
         later = _later_launch(run, read.row) if in_gdram else ""
         bytes_read = int(read.starts[0]), int(read.stops[-1])
-        nearby = write_beside(run, read.row, *bytes_read)
+        nearby = nearby_write(run, read.row, *bytes_read)
         if allocation.memory in PRIVATE:
             missing_write_line = missing_write(run, read.row, sites, nearby)
         likely, other = _wrong_parts(run, effect.read, allocation, nearby)
@@ -135,7 +141,7 @@ def _with_copies(run: Run, finding: Finding, reads: Sequence[UninitialisedRead])
 
 
 def _wrong_parts(
-    run: Run, read: UninitialisedRead, allocation: AllocationRecord, nearby: Beside
+    run: Run, read: UninitialisedRead, allocation: AllocationRecord, nearby: NearbyWrite
 ) -> tuple[list[str], list[str]]:
     """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
 
@@ -166,7 +172,7 @@ def _wrong_parts(
     return likely, other
 
 
-def _bytes_for_elements(run: Run, read: UninitialisedRead, allocation: AllocationRecord, nearby: Beside) -> str:
+def _bytes_for_elements(run: Run, read: UninitialisedRead, allocation: AllocationRecord, nearby: NearbyWrite) -> str:
     """Return the remedy for a size of BANG C in elements: as many bytes are written as elements are read, or ""."""
     if not nearby.at.line or not run.site(int(run.accesses.record[nearby.row]), "").is_compiled:
         return ""
