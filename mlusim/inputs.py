@@ -7,6 +7,7 @@ the rule and the remedy.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from operator import index as as_index
@@ -48,17 +49,30 @@ def as_plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic | np.ndarray) and not value.ndim else value
 
 
-def extents_of(text: str) -> tuple[int, ...] | None:
-    """Return the extents of a shape as text, `2,8,64` or `2x8x64`; () for an empty text, None if it is not a shape."""
-    compact = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
-    parts = compact.split(",") if compact else []
+def shape_parts(text: str) -> list[str]:
+    """Split a shape as text, `2,8,64` or `2x8x64`, into its extents; none of an empty text.
+
+    Raises `InputError` for both separators in one text, which is most likely meant as several shapes.
+    """
+    compact = text.strip().strip("[]()").lower().replace(" ", "")
+    if "," in compact and re.search(r"\dx\d", compact):
+        one = compact.replace(",", "x")
+        raise InputError(f"{shown(text)} mixes 'x' and ',': a shape has one separator, such as {one}")
+    return compact.replace("x", ",").split(",") if compact else []
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Parse a shape such as `2,8,64` or `2x8x64`; an empty text is rank 0. Raises `InputError`."""
+    parts = shape_parts(text)
+    # `1,000` is meant as one number, and would be [1, 0].
+    has_digit_groups = any(part.startswith("0") and part != "0" for part in parts)
     try:
         extents = tuple(int(part) for part in parts)
     except ValueError:
-        return None
-    # `1,000` is meant as one number, and would be [1, 0].
-    has_digit_groups = any(part.startswith("0") and part != "0" for part in parts)
-    return None if has_digit_groups or min(extents, default=0) < 0 else extents
+        extents = (-1,)
+    if has_digit_groups or min(extents, default=0) < 0:
+        raise InputError(f"{shown(text)} is not a shape such as 2,8,256,196 or 2x8x256x196")
+    return extents
 
 
 def as_shape(name: str, shape: Any) -> tuple[int, ...]:

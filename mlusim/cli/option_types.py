@@ -67,12 +67,9 @@ def _kind(text: str) -> str:
 
 def _shape(text: str) -> tuple[int, ...]:
     """Parse a shape: `2,8,256,196` or `2x8x256x196`."""
-    from mlusim.inputs import extents_of
+    from mlusim.inputs import parse_shape
 
-    extents = extents_of(text)
-    if extents is None:
-        raise InputError(f"{text!r} is not a shape such as 2,8,256,196 or 2x8x256x196")
-    return extents
+    return parse_shape(text)
 
 
 def _kernel_shape(text: str) -> tuple[int, ...]:

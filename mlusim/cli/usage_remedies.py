@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import click
 
+from mlusim.errors import InputError
 from mlusim.source_code import is_kernel_name
 
 _TABLE = "-o FILE.csv writes the table"
@@ -111,9 +113,12 @@ def _extra_words(error: click.UsageError, context: click.Context, option: str) -
 
 def _remedy_of_shape(error: click.UsageError, context: click.Context) -> str:
     """Return the remedy for a shape that is given without its option."""
-    from mlusim.inputs import extents_of
+    from mlusim.inputs import parse_shape
 
-    shapes = [word for word in _extra_words(error, context, "--shape") if extents_of(word)]
+    shapes = []
+    for word in _extra_words(error, context, "--shape"):
+        with suppress(InputError):
+            shapes += [word] * bool(parse_shape(word))
     return f"; a shape is given by an option: --shape {shapes[0]}" if shapes else ""
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, shown
 from mlusim.hardware import Board, board
-from mlusim.inputs import as_plain
+from mlusim.inputs import as_plain, shape_parts
 from mlusim.quantities import NUMBER, as_number, in_unit, units_of
 from mlusim.spelling import nearest
 
@@ -55,10 +55,12 @@ def numbers(name: str, text: str, *, integers: bool = True) -> list[int | float]
 
 def shapes(text: str) -> list[tuple[int, ...]]:
     """Return the shapes listed in a text of extents separated by commas or x, or ranges. Raises `InputError`."""
-    numbers_text = text.strip().strip("[]()").replace(" ", "")
-    if not numbers_text:
-        return [()]
-    extents = [_item_values("shape", part, integers=True) for part in re.split(r"[,xX]", numbers_text)]
+    try:
+        parts = shape_parts(text)
+    except InputError as error:
+        several_shapes = "for several shapes, repeat --shape (in Python, pass a list)"
+        raise InputError(f"shape: {error.message}; {several_shapes}") from None
+    extents = [_item_values("shape", part, integers=True) for part in parts]
     count = math.prod(map(len, extents))
     _check_count("shape", text, count)
     return [tuple(int(extent) for extent in shape) for shape in product(*extents)]
@@ -76,7 +78,9 @@ def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
         # An axis may count from the end; other parameters reject negative values later.
         return [int(item)]
     match = _ITEM.fullmatch(item)
-    if not match and _NO_STEP.fullmatch(item):
+    if not match and (ends := _NO_STEP.fullmatch(item)):
+        low, high = (in_unit(name, item, ends[end], ends[f"{end}_unit"]) for end in ("low", "high"))
+        _check_ascends(name, item, low, high)
         raise InputError(
             f"{name}: {shown(item)} has no step: write {item}*2, where each value is twice the last, or {item}+1"
         )
@@ -101,9 +105,13 @@ def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
     return [as_number(name, item, value, integer=integers) for value in values]
 
 
-def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
+def _check_ascends(name: str, item: str, low: Decimal, high: Decimal) -> None:
     if high < low:
         raise InputError(f"{name}: {shown(item)} goes down: write the smaller value first")
+
+
+def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
+    _check_ascends(name, item, low, high)
     if (sign == "*" and (step <= 1 or low <= 0)) or (sign == "+" and step <= 0):
         rule = "a factor above 1 and a start above 0" if sign == "*" else "a step above 0"
         raise InputError(f"{name}: {shown(item)} never ends: it needs {rule}")

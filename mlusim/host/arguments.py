@@ -27,7 +27,7 @@ from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
-from mlusim.inputs import as_array, as_count, as_shape, extents_of
+from mlusim.inputs import as_array, as_count, as_shape, parse_shape
 from mlusim.spelling import it_has
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _value(argument: str, text: str) -> Any:
         names = [dtype_name(dtype) for dtype in ALL]
         if kind not in names:
             raise InputError(f"{argument}: {shown(kind)} is not an element type; {nearest_dtype(kind)}choose {FORMS}")
-        return (RandomInput if is_random else Output)(parse_shape(argument, text_after), dtype_of(kind))
+        return (RandomInput if is_random else Output)(_shape(argument, text_after), dtype_of(kind))
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for number in (int, float):
@@ -186,12 +186,11 @@ def _value(argument: str, text: str) -> Any:
     raise InputError(f"{argument}: {shown(text)} is not an argument; choose {FORMS}")
 
 
-def parse_shape(argument: str, text: str) -> tuple[int, ...]:
-    """Parse a shape such as `2,8,64` or `2x8x64`; an empty text is rank 0. Raises `InputError`."""
-    extents = extents_of(text)
-    if extents is None:
-        raise InputError(f"{argument}: {shown(text)} is not a shape such as 2,8,64 or 2x8x64")
-    return extents
+def _shape(argument: str, text: str) -> tuple[int, ...]:
+    try:
+        return parse_shape(text)
+    except InputError as error:
+        raise InputError(f"{argument}: {error.message}") from None
 
 
 def assign(

@@ -160,6 +160,7 @@ def test_a_missing_option_of_an_operator_is_named_as_it_is_typed(command):
         (("--shape", "1,2,3"), "shape of rank 3: tin_shift takes N,T,C,HW, such as 2,8,256,196"),
         (("--shape", "1,000"), "'1,000' is not a shape such as 2,8,256,196 or 2x8x256x196"),
         (("--shape", "1,2,x,y"), "'1,2,x,y' is not a shape such as 2,8,256,196 or 2x8x256x196"),
+        (("--shape", "1x2,3x4"), "'1x2,3x4' mixes 'x' and ',': a shape has one separator, such as 1x2x3x4"),
         (("--shape", "1,2,-3,4"), "'1,2,-3,4' is not a shape"),
         (("--shape", "1,2,4,4", "--dtype", "flot"), "dtype 'flot' is not an element type"),
         (("--shape", "1,2,4,4", "--dtype", "int8"), "input is int8: tin_shift takes float16 or float32"),

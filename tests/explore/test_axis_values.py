@@ -64,6 +64,8 @@ def test_an_extent_may_be_a_range():
         ("cores", "4KiB", r"cores: '4KiB': no unit 'KiB': it has no unit: write a bare number"),
         ("nram_bytes", "1.5", r"nram_bytes: '1\.5' is 1\.5, and nram_bytes takes whole numbers"),
         ("cores", "8..4+1", r"cores: '8\.\.4\+1' goes down: write the smaller value first"),
+        ("cores", "8..4", r"cores: '8\.\.4' goes down: write the smaller value first"),
+        ("cores", "4..8", r"cores: '4\.\.8' has no step: write 4\.\.8\*2, .*, or 4\.\.8\+1"),
         ("cores", "1..4*1", r"cores: '1\.\.4\*1' never ends: it needs a factor above 1 and a start above 0"),
         ("cores", "0..4*2", r"cores: '0\.\.4\*2' never ends.*"),
         ("cores", "1..4+0", r"cores: '1\.\.4\+0' never ends: it needs a step above 0"),
@@ -86,6 +88,11 @@ def test_an_invalid_shape_is_an_error():
         InputError, match=r"^shape: 'a' is neither a number nor a range such as 49\.\.784\*2 or 64\.\.256\+64"
     ):
         shapes("2,a")
+    with pytest.raises(
+        InputError,
+        match=r"^shape: '64x64,128x128' mixes 'x' and ',': .* 64x64x128x128; for several shapes, repeat --shape",
+    ):
+        shapes("64x64,128x128")
     with pytest.raises(InputError, match=r"^shape: '1\.\.200\+1,1\.\.200\+1' are 40000 values"):
         shapes("1..200+1,1..200+1")
 

@@ -52,7 +52,7 @@ def test_every_argument_syntax_is_parsed(text, name, value):
             "out=flaot32:8",
             r"^--arg out=flaot32:8: 'flaot32' is not an element type; did you mean float32\? choose a file",
         ),
-        ("out=float32:a", r"'a' is not a shape such as 2,8,64 or 2x8x64$"),
+        ("out=float32:a", r"'a' is not a shape such as 2,8,256,196 or 2x8x256x196$"),
         ("x=random:float32", r"write random:DTYPE:SHAPE, such as random:float32:1000$"),
         ("x=word", r"^--arg x=word: 'word' is not an argument; choose a file \(x.npy, x.npz:key; inout:x.npy: "),
         ("2x=8", r"'2x' is not a parameter's name; write NAME=VALUE or VALUE$"),

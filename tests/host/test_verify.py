@@ -201,6 +201,24 @@ def test_outputs_in_a_list_are_outputs():
     assert [finding.title for finding in device.verify().errors] == ["right is never written"]
 
 
+def test_an_output_that_is_only_read_was_meant_as_an_input():
+    async def total(core, x, y, out):
+        tile, other = core.nram.alloc(64, x.dtype), core.nram.alloc(64, y.dtype)
+        await core.memcpy(tile, x)
+        await core.memcpy(other, y)
+        core.add(tile, tile, other)
+        await core.memcpy(out, tile)
+
+    (finding,) = verify(total, *[Output((64,), "float32")] * 3, **ONE).errors
+    assert finding.title == "x is an output, but only read"
+    assert [other.title for other in finding.folded if other.kind == finding.kind] == ["y is an output, but only read"]
+    assert finding.remedies == tuple(
+        f"if {name} is an input, pass an array, on the command line --arg {name}=random:float32:64 or a file; "
+        "else let the kernel store to it"
+        for name in "xy"
+    )
+
+
 def test_a_device_whose_run_raised_has_errors():
     async def outside(core, x, out):
         await rows(core, x, out)

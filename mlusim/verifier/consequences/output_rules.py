@@ -243,6 +243,8 @@ def never_written(cause: Finding, gap: Finding) -> tuple[str, ...] | None:
         return f"pass {tensor}, which is never written, to one of the two launches", *cause.remedies
     if not _leaves_out(cause, gap):
         return None
+    if cause.clues.get("only_read"):
+        return *cause.remedies, *gap.remedies
     is_elsewhere = cause.kind == "task-race" and cause.fields["buffer"] != tensor and not gap.sites
     if cause.kind not in ("written-again", "task-race") or is_elsewhere:
         return cause.remedies
@@ -261,6 +263,8 @@ def _leaves_out(cause: Finding, gap: Finding) -> bool:
     if cause.kind == "swallowed" or misleading(cause):
         return True
     if cause.kind == "never-written":
+        if cause.clues["only_read"] != gap.clues["only_read"]:
+            return False
         # Nothing writes either, or as much is missing of both.
         return not (gap.sites or cause.sites) or (bool(gap.sites and cause.sites) and _share(cause) == _share(gap))
     if cause.kind == "uninitialised":

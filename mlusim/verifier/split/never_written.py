@@ -58,7 +58,9 @@ class Gaps:
         rule = "every byte of an output must be written exactly once; these keep the previous contents of memory"
         if self.plan is not None:
             rule += f"\nthe plan assigns {describe_tile(self.plan, first)}"
-        remedies = self._remedies(starts, stops, sites, nearest)
+        is_read = nearest is None and len(self.rows) > 0 and self.identity in self.run.log.windows
+        is_only_read = is_read and not self._swapped_arguments()
+        remedies = [self._as_input()] if is_only_read else self._remedies(starts, stops, sites, nearest)
         if beside_bytes and sites:
             remedies.insert(
                 0,
@@ -69,7 +71,9 @@ class Gaps:
         region = describe(allocation, starts, stops)
         return Finding(
             kind="never-written",
-            title=f"{name} is never written"
+            title=f"{name} is an output, but only read"
+            if is_only_read
+            else f"{name} is never written"
             if nbytes == allocation.nbytes
             else f"{format_bytes(nbytes)} of {name} are never written{several}",
             region=f"{region}; the first is {describe(allocation, starts[:1], stops[:1])}" if several else region,
@@ -84,7 +88,19 @@ class Gaps:
                 "of_bytes": allocation.nbytes,
                 "beside_bytes": beside_bytes,
             },
-            clues={"repeats": nearest is not None and self._is_repeated(nearest)},
+            clues={
+                "repeats": nearest is not None and self._is_repeated(nearest),
+                "only_read": is_only_read,
+            },
+        )
+
+    def _as_input(self) -> str:
+        """Return the remedy for an output that a kernel only reads."""
+        allocation = self.run.log.allocations[self.identity]
+        form = f"{allocation.dtype}:{','.join(map(str, allocation.shape))}"
+        return (
+            f"if {allocation.name} is an input, pass an array, on the command line "
+            f"--arg {allocation.name}=random:{form} or a file; else let the kernel store to it"
         )
 
     def _is_repeated(self, row: int) -> bool:
