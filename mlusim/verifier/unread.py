@@ -76,7 +76,10 @@ def _finding(run: Run, results: Integers) -> Finding:
 
 
 def _is_for_next_iteration(run: Run, writes: Integers) -> bool:
-    """Return whether the writes of a line are in a loop that each task enters for one turn, and that reads above it."""
+    """Return whether a line writes for the next iteration of a loop, of which each task happens to run only one.
+
+    Its loop reads the buffer above the line.
+    """
     accesses, (file, line, _) = run.accesses, run.source(int(writes[0]))
     loops = source_file(file).loops_around(line)
     if not loops or len(np.unique(accesses.record[writes])) > len(

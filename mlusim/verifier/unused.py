@@ -57,7 +57,7 @@ def _finding(run: Run, record: AllocationRecord, times: int) -> Finding:
 
 
 def _may_be_a_slot(run: Run, record: AllocationRecord) -> bool:
-    """Return whether the loops of a task may have too few turns for its buffer, if that is a slot of a ring.
+    """Return whether the loops of a task may have too few iterations to use its buffer, if that is a slot of a ring.
 
     A ring has at most as many slots as its task has buffers.
     """

@@ -182,18 +182,11 @@ class Image:
         for number in range(VARIABLES):
             arenas[number] = loading[number]
         self._loading, self._is_host = loading, host
-        with scratch_folder() as folder:
-            copy = folder / f"{binary.stem}.so"
-            content, first, nbytes = binary.read_bytes(), 0, 0
-            if host:
-                content, first, nbytes = _without_initializers(content)
-            copy.write_bytes(content)
-            with nullcontext() if host else self.loading():
-                self.library: Any = _open(copy)
-            for room in rooms:
-                if room is not None and room.at_file_scope is None:
-                    room.at_file_scope = int(room.arena.count)
-            self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
+        self.library, first, nbytes = self._load()
+        for room in rooms:
+            if room is not None and room.at_file_scope is None:
+                room.at_file_scope = int(room.arena.count)
+        self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
         self.initializers = self.base + first, nbytes // 8
         self._written = [(address, size) for address, size, written in _segments(binary) if written]
         self._own = () if host else file_variables(binary)
@@ -217,6 +210,17 @@ class Image:
         self.runs: Array = np.ctypeslib.as_array(runs).view(RUN)
         self._arenas = arenas
         self._sites: tuple[Any, str, dict[bytes, Any]] = None, "", {}
+
+    def _load(self) -> tuple[Any, int, int]:
+        """Load a copy of the binary; returns it, and offset and bytes of the initializers that have not run."""
+        with scratch_folder() as folder:
+            copy = folder / f"{self.binary.stem}.so"
+            content, first, nbytes = self.binary.read_bytes(), 0, 0
+            if self._is_host:
+                content, first, nbytes = _without_initializers(content)
+            copy.write_bytes(content)
+            with nullcontext() if self._is_host else self.loading():
+                return _open(copy), first, nbytes
 
     @contextmanager
     def loading(self) -> Iterator[None]:

@@ -149,7 +149,7 @@ def _ranked(race: Finding, *, is_right: bool) -> Finding:
 
 
 def _write_ranked(finding: Finding, other: OtherRun) -> Finding:
-    """Return a finding with the write first if zeros are right, before all loops if they are enough for all turns."""
+    """Return a finding with the write first if zeros are right: before all loops if one write is enough."""
     remedies = sorted(finding.remedies, key=lambda remedy: _is_write(remedy) is not other.is_right)
     site, user, log, before_line = finding.sites[0], finding.sites[-1], other.log, finding.fields["before_line"]
     is_one = sum(allocation.name == finding.fields["buffer"] for allocation in log.allocations) <= len(log.tasks)

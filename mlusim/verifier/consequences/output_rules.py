@@ -90,7 +90,7 @@ def _is_made_elsewhere(cause: Finding, consequence: Finding) -> bool:
 
 
 def _share_a_loop(first: Finding, second: Finding) -> bool:
-    """Return whether the first lines of two findings are in one loop, whose turns or numbers may be wrong."""
+    """Return whether the first lines of two findings are in one loop, whose bounds or numbers may be wrong."""
     loop = outermost_loop(first.sites[0])
     return bool(loop) and loop == outermost_loop(second.sites[0])
 

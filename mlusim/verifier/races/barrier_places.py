@@ -31,10 +31,10 @@ class Place(NamedTuple):
 
 
 def barrier_of_one_side(pair: Pair, sync: str) -> list[str]:
-    """Return the remedy for an access before the barrier of its loop, which has fewer of them than the other's loop.
+    """Return the remedy for tasks whose loop has fewer barriers than that of other tasks: one before the access.
 
-    Only if the two tasks do different things: the tasks that have fewer lack a barrier before the access. What one of
-    them does before the loop lacks one of its own, if both pass the barrier in the loop.
+    There is none if a task passes the line of the other one; nor if the first access comes before the loop and both
+    tasks pass the barrier in it: the missing one is then elsewhere.
     """
     log, order, (first, last), (before_loop, second) = pair.run.log, pair.run.order, pair.positions, pair.sites
     if not _have_lines_of_their_own(order, first, last):

@@ -8,7 +8,7 @@ are therefore one missing sync, and are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -55,25 +55,10 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
     """Return one finding per missing sync, in the order of the races, with the locations where it could be added."""
     copies = {site.at for race in races for site in race.finding.sites if _could_block(site)}
     remaining = {number: _points(run, race, copies) for number, race in enumerate(races)}
-    sites = [site for race in races for site in race.finding.sites]
-    racing = {(site.file, site.line) for site in sites}
-    helpers = {(site.file, function_around(site.file, site.line)) for site in sites if site.called_at}
-    # A lambda is in the function that calls it.
-    helpers -= {(call.file, function_around(call.file, call.line)) for site in sites for call in site.called_at}
-
-    def within_helper(point: Point) -> bool:
-        """Return whether a point is inside of a helper function that races, and next to none of its racing lines."""
-        line = point.file, point.line
-        return line not in racing and (point.file, function_around(*line)) in helpers
-
+    racing, helpers = _racing_lines_and_helpers(races)
     result: dict[int, tuple[Finding, set[Point]]] = {}
     while remaining:
-        # The races that each sync at each location would fix; a wait for all pipes fixes whatever any other would.
-        fixed_by: dict[tuple[Point, str], list[int]] = {}
-        for number, points in remaining.items():
-            for sync in {races[number].finding.fields["sync"], FULL_SYNC}:
-                for point in points:
-                    fixed_by.setdefault((point, sync), []).append(number)
+        fixed_by = _fixed_by(races, remaining)
         if not fixed_by:
             result |= {
                 number: (_with_part_remedy(races[number].finding, [races[number]]), points)
@@ -81,10 +66,12 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
             }
             break
         # Prefer the sync that fixes the most races, then the one that waits for less, then that of the earliest race.
-        (point, _), together = min(
-            fixed_by.items(),
-            key=lambda item: (-len(item[1]), item[0][1] == FULL_SYNC, item[1][0], within_helper(item[0][0]), item[0]),
-        )
+        candidates = [
+            (-len(numbers), sync == FULL_SYNC, numbers[0], _is_in_helper(point, racing, helpers), (point, sync))
+            for (point, sync), numbers in fixed_by.items()
+        ]
+        *_, (point, sync) = min(candidates)
+        together = fixed_by[point, sync]
         main = next((number for number in together if _is_next_to(point, races[number].finding)), together[0])
         others = [races[number].finding for number in together if number != main]
         shared = set.intersection(*(remaining.pop(number) for number in together))
@@ -93,6 +80,31 @@ def fold_races(run: Run, races: Sequence[Race]) -> list[tuple[Finding, set[Point
             finding = _merge(finding, others, point)
         result[together[0]] = (_with_part_remedy(finding, [races[number] for number in (main, *together)]), shared)
     return _fold_overlaps(_fold_wrong_indices([result[number] for number in sorted(result)]))
+
+
+def _racing_lines_and_helpers(races: Sequence[Race]) -> tuple[set[tuple[str, int]], set[tuple[str, str]]]:
+    """Return the files and lines of races, and the files and names of the helper functions that contain some."""
+    sites = [site for race in races for site in race.finding.sites]
+    helpers = {(site.file, function_around(site.file, site.line)) for site in sites if site.called_at}
+    # A lambda is in the function that calls it.
+    helpers -= {(call.file, function_around(call.file, call.line)) for site in sites for call in site.called_at}
+    return {(site.file, site.line) for site in sites}, helpers
+
+
+def _is_in_helper(point: Point, racing: set[tuple[str, int]], helpers: set[tuple[str, str]]) -> bool:
+    """Return whether a point is in a helper function that races, and at none of its racing lines."""
+    line = point.file, point.line
+    return line not in racing and (point.file, function_around(*line)) in helpers
+
+
+def _fixed_by(races: Sequence[Race], remaining: Mapping[int, set[Point]]) -> dict[tuple[Point, str], list[int]]:
+    """By location and sync, return the races that it would fix; a full sync fixes whatever any other would."""
+    fixed_by: dict[tuple[Point, str], list[int]] = {}
+    for number, points in remaining.items():
+        for sync in {races[number].finding.fields["sync"], FULL_SYNC}:
+            for point in points:
+                fixed_by.setdefault((point, sync), []).append(number)
+    return fixed_by
 
 
 def _with_part_remedy(finding: Finding, races: Iterable[Race]) -> Finding:
@@ -153,8 +165,8 @@ def _overlap_in_one_buffer(one: Finding, other: Finding) -> bool:
 def _is_seldom(finding: Finding) -> bool:
     """Return whether the first line of each of its races is executed far more often than it races.
 
-    Executions that something else orders before the second line count as little as those that it does not follow. If
-    the first executions race alone, a sync is missing before a loop.
+    Not counted are executions that the second line does not follow, or that something else orders before it. If only
+    the first executions race, a sync is missing before a loop.
     """
     return _is_partial(finding) and all(
         race.fields["comparable"] >= _FEW_EXECUTIONS * race.fields["tasks"] for race in finding.unfolded

@@ -54,9 +54,9 @@ def nearby_write(run: Run, read: int, first: int, end: int) -> NearbyWrite:
 def missing_write(run: Run, read: int, sites: tuple[Site, ...], nearby: NearbyWrite) -> int:
     """Return the line before which the missing write of a core's own buffer belongs, in the file of its read.
 
-    It comes before the first line that writes the buffer, be it an accumulation or the write beside the bytes, and
-    before the loops and branches around this line that do not reach the use of the bytes: a loop would clear what it
-    has made. So would one that carries the bytes from iteration to iteration. The result is 0 if the line is unknown.
+    It belongs before the first line that writes the buffer, be it an accumulation or the write beside the bytes, and
+    outside of the loops and branches around this line that end before the bytes are used, or that carry the bytes from
+    one iteration to the next: there it would clear the results of earlier iterations. 0 if the line is unknown.
 
     Args:
         run: the run.

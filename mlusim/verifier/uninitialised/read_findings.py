@@ -145,8 +145,9 @@ def _wrong_parts(
 ) -> tuple[list[str], list[str]]:
     """Return the remedies for writes to a wrong part of the buffer: the likely ones, and the others.
 
-    Likely is one that replaces an unread result, or a copy beside bytes of a core's own buffer that nothing writes
-    in the whole run, or that only this copy writes, later. If tasks share it, no other line may have written it.
+    A write is likely to be wrong if it replaces an unread result, or if it is a copy next to bytes of a core's own
+    buffer that nothing writes in the whole run, or only this copy, later. In a buffer that tasks share, it is likely
+    only if no other line has written the buffer before.
     """
     likely: list[str] = []
     other: list[str] = []
