@@ -68,9 +68,9 @@ def strategies(operator: str) -> str:
 
 def instructions() -> str:
     """Return every vector and tensor instruction by group: method, BANG C's names, result, element types."""
+    from mlusim.cores.atomics import ATOMICS, COMPARE_AND_SWAP
     from mlusim.cores.instructions.record import SERIES_2XX
     from mlusim.cores.instructions.table import INSTRUCTIONS
-    from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP
 
     groups: dict[str, list[tuple[str, ...]]] = {}
     for entry in INSTRUCTIONS.values():

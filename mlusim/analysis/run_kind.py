@@ -7,8 +7,8 @@ import numpy as np
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.metrics import Metrics
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import TENSOR, VECTOR
 from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
 from mlusim.units import KIB, MIB

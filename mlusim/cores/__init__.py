@@ -20,5 +20,5 @@ Instructions:
   counted                  loops of equal small instructions, and selection of elements by a mask
   compute                  the compute pipe; `instructions`: the table of what it executes
   scalar                   scalar code, loads and stores
-  sets_and_atomics         sets of a memory, and atomics on GDRAM
+  atomics, memory_sets     atomics on GDRAM, and sets of a memory
 """

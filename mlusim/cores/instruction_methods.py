@@ -13,11 +13,12 @@ from collections.abc import Callable
 from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.atomics import atomic
 from mlusim.cores.compute.vector import call
 from mlusim.cores.conversion_methods import ConversionMethods
 from mlusim.cores.instructions.limits import check_number, takes_number
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.sets_and_atomics import atomic, set_memory
+from mlusim.cores.memory_sets import set_memory
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores import scalar
+from mlusim.cores.atomics import ATOMIC_NAMES, reissue
 from mlusim.cores.compute import uncached_vector
 from mlusim.cores.copies import memcpy
 from mlusim.cores.core import Core
@@ -26,7 +27,7 @@ from mlusim.cores.counted.row_loop import RowLoop
 from mlusim.cores.counted.scalar_copy import scalar_loop
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
+from mlusim.cores.memory_sets import SET_NAMES
 from mlusim.cores.synchronisation import syncs
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.cores.synchronisation.locks import LOCK_NAMES, change, lock_number

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.log import NONE
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs

@@ -11,11 +11,12 @@ import numpy as np
 
 from mlusim.arrays import Array, Integers
 from mlusim.bangc.calls.type_codes import POINTER, on_board
+from mlusim.cores.atomics import ATOMICS, COMPARE_AND_SWAP, atomic
 from mlusim.cores.compute import uncached_vector, vector
 from mlusim.cores.counted.row_copies import copy_loop
 from mlusim.cores.counted.row_loop import RowLoop
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
+from mlusim.cores.memory_sets import set_memory
 from mlusim.cores.synchronisation import syncs
 from mlusim.cores.synchronisation.ordering import COMPUTE_PIPES
 from mlusim.errors import AccessError, OperandError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.cores.tasks.kernel_errors import foreign_core
 from mlusim.errors import OperationLimitError
 from mlusim.log import SYNC

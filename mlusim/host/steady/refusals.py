@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES
+from mlusim.cores.memory_sets import SET_NAMES
 from mlusim.cores.synchronisation.locks import LOCK_NAMES
 from mlusim.host.steady.task_loops import LEFT, MEASURED, WARM
 from mlusim.log import NONE, SCALAR, Log

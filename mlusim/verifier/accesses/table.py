@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING, SET_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
+from mlusim.cores.memory_sets import SET_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses.geometry import Geometries, Geometry, geometry_of, group_rows
 from mlusim.verifier.accesses.partial_results import BY_DATA, BY_SHAPE, WITH_SCRATCH, by_element, written_box

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
+from mlusim.cores.atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, SCALAR
 from mlusim.log_tables import Box
 from mlusim.verifier.accesses.geometry import geometry_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING, REDUCING
+from mlusim.cores.atomics import ATOMIC_NAMES, FETCHING, REDUCING
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import NONE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows

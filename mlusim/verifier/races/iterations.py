@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.sets_and_atomics import FETCHING
+from mlusim.cores.atomics import FETCHING
 from mlusim.cores.synchronisation.barrier import BARRIERS, BarrierKind
 from mlusim.verifier.columns import ops_among
 from mlusim.verifier.races.pair import Pair

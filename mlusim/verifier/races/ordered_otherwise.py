@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.verifier.accesses.geometry import group_rows
 from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.columns import ops_among

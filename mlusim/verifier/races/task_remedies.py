@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.log import SCALAR
 from mlusim.verifier.core_names import core_at
 from mlusim.verifier.findings import Remedy, Site, Way, in_one_function, outermost_loop

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.log import NONE
 from mlusim.log_tables import AllocationRecord
 from mlusim.memory.view import View

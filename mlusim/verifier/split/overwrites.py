@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS
+from mlusim.cores.atomics import ATOMIC_NAMES, BLIND_ATOMICS
 from mlusim.log import NONE, SCALAR
 from mlusim.log_tables import AllocationRecord
 from mlusim.planning.plan import Plan

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Integers
+from mlusim.cores.atomics import ATOMIC_NAMES, FETCHING
 from mlusim.cores.instructions.selection import HEAD_BYTES
 from mlusim.cores.instructions.table import INSTRUCTIONS
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE
 from mlusim.log_tables import Box
 from mlusim.verifier.accesses.partial_results import BY_CHOICE, BY_SHAPE, LOOKUPS, by_element, written_box

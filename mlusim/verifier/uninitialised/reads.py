@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
-from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import group_rows
