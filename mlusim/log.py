@@ -242,7 +242,7 @@ class Log:
     def join(self, record: int, copy: int, start_ps: int) -> None:
         """Record that a call takes part in a copy of another core; bytes are counted for that copy only."""
         self.joined[record] = copy
-        self.records.joined(record, copy, start_ps)
+        self.records.join(record, copy, start_ps)
 
     def copy_back(self, identity: int, first: int, end: int) -> None:
         """Record that the host copies bytes of an allocation back."""

@@ -76,7 +76,7 @@ class Bar:
         if self._bar is not None:
             self._bar.update(self._task, advance=1, state=state)
 
-    def more(self, steps: int) -> None:
+    def extend(self, steps: int) -> None:
         """Add steps to the total."""
         self._total = (self._total or 0) + steps
         if self._bar is not None:

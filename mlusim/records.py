@@ -166,7 +166,7 @@ class Records:
         Args:
             instruction: from `instruction`: what records of one source line mostly have in common.
             task, line: indices into `Log.tasks` and `Log.lines`.
-            issue_ps, start_ps, end_ps: times; NONE for an end that is not known yet (`ended`).
+            issue_ps, start_ps, end_ps: times; NONE for an end that is not known yet (`set_end`).
             latency_ps: the part of a copy's start-up that was not hidden.
             waited_for: the record that it waited for, or NONE.
             dst_alloc, a_alloc, b_alloc: allocations of its operands, or NONE.
@@ -202,22 +202,22 @@ class Records:
         code = self.instruction(*(row.pop(name) for name in INSTRUCTION))
         return self.add(code, **row)
 
-    def started(self, record: int, start_ps: int, latency_ps: int, waited_for: int) -> None:
+    def set_start(self, record: int, start_ps: int, latency_ps: int, waited_for: int) -> None:
         """Set when an operation began, the part of its start-up that was not hidden, and what it waited for."""
         self._int32s[record * _INT32S + _WAITED_FOR] = waited_for
         position = record * _INT64S
         self._int64s[position + _START] = start_ps
         self._int64s[position + _LATENCY] = latency_ps
 
-    def ended(self, record: int, end_ps: int) -> None:
+    def set_end(self, record: int, end_ps: int) -> None:
         """Set when an operation ended."""
         self._int64s[record * _INT64S + _END] = end_ps
 
-    def waited(self, record: int, waited_for: int) -> None:
+    def set_wait(self, record: int, waited_for: int) -> None:
         """Set the record that an operation waited for."""
         self._int32s[record * _INT32S + _WAITED_FOR] = waited_for
 
-    def joined(self, record: int, copy: int, start_ps: int) -> None:
+    def join(self, record: int, copy: int, start_ps: int) -> None:
         """Make a record part of another copy, whose record has the bytes and operands."""
         instruction = dict(zip(INSTRUCTION, self._instructions[self._int32s[record * _INT32S]], strict=True))
         nothing = dict.fromkeys(("count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"), 0)
@@ -228,7 +228,7 @@ class Records:
         for column in _OFFSETS:
             self._int64s[record * _INT64S + column] = NONE
         self._int64s[record * _INT64S + _START] = start_ps
-        self.waited(record, copy)
+        self.set_wait(record, copy)
 
     def values(self, record: int) -> dict[str, int]:
         """Return one record by column name."""

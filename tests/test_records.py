@@ -79,9 +79,9 @@ def test_records_can_be_completed_later() -> None:
     code = records.instruction(*range(len(INSTRUCTION)))
     for number in range(40_000):
         assert records.add(code, 3, 4, number, number, NONE) == number
-    records.started(39_999, 50, 7, 11)
-    records.ended(39_999, 60)
-    records.waited(39_999, 12)
+    records.set_start(39_999, 50, 7, 11)
+    records.set_end(39_999, 60)
+    records.set_wait(39_999, 12)
     values = records.values(39_999)
     assert (values["start_ps"], values["latency_ps"], values["end_ps"], values["waited_for"]) == (50, 7, 60, 12)
     assert (values["task"], values["line"], values["dst_alloc"], values["b_offset"]) == (3, 4, NONE, NONE)
@@ -105,7 +105,7 @@ def test_a_joined_record_moves_no_bytes() -> None:
     records = Records()
     for _ in range(2):
         records.append(*range(1, len(COLUMNS) + 1))
-    records.joined(1, 0, 99)
+    records.join(1, 0, 99)
     values = records.values(1)
     assert (values["bytes_requested"], values["count"], values["dst_alloc"], values["a_offset"]) == (0, 0, NONE, NONE)
     assert (values["waited_for"], values["start_ps"], values["op"]) == (0, 99, 1)

@@ -66,7 +66,7 @@ def retime(
     """Time a saved run on another board, or with other parameters."""
     from mlusim.analysis.provenance import provenance
     from mlusim.results.saved import load
-    from mlusim.retiming.retime import planned
+    from mlusim.retiming.retime import plan_on
     from mlusim.retiming.retime import retime as again
 
     outputs = Outputs.of(options)
@@ -74,7 +74,7 @@ def retime(
     parameters = {name: _value(name, text) for name, text in texts.items()}
     recorded = load(run)
     result = again(recorded, device, keep_split=keep_split, progress=not outputs.quiet, **parameters)
-    split = planned(recorded, result.board)[1]
+    split = plan_on(recorded, result.board)[1]
     write_and_print(
         result,
         outputs,

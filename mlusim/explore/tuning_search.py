@@ -137,7 +137,7 @@ class Search:
         by_key = {trial.point.key(): trial for trial in trials}
         outcomes = self._store.read(self._store.known(by_key))
         fresh = [(key, trial.point) for key, trial in by_key.items() if key not in outcomes]
-        self._bar.more(len(fresh))
+        self._bar.extend(len(fresh))
         for key, (status, message, figures, _) in self._runner.run(fresh):
             outcomes[key] = by_key[key].point.outcome(status, message, figures)
             self._store.add(key, outcomes[key])

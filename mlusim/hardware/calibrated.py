@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 @cache
-def fitted() -> tuple[Fitted, ...]:
+def fitted_parameters() -> tuple[Fitted, ...]:
     """Return all fitted parameters."""
     return tuple(
         Fitted(

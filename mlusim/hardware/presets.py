@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mlusim.errors import BoardError, shown
 from mlusim.hardware.board_record import Board
 from mlusim.hardware.board_values import BY_BOARD, BY_FAMILY, COMMON, Entry, Layer, PerCycle
-from mlusim.hardware.calibrated import fitted as fitted_parameters
+from mlusim.hardware.calibrated import fitted_parameters
 from mlusim.spelling import nearest
 from mlusim.units import GIB, KIB, PS_PER_S, ceil_ps
 

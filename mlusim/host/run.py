@@ -78,7 +78,7 @@ def run(
     check_steady(steady=steady, data=data, check=check)
     positional, settings_of_kernel = by_name(kernel, arguments, settings, run)
 
-    def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, Uploaded]:
+    def launch_on_new_device(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, Uploaded]:
         simulated = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
@@ -90,7 +90,7 @@ def run(
         return simulated, uploaded
 
     if steady:
-        simulated, log = run_timed(lambda **options: launched(**options)[0])
+        simulated, log = run_timed(lambda **options: launch_on_new_device(**options)[0])
         return Result(
             operator=kernel_name(kernel),
             output=None,
@@ -99,7 +99,7 @@ def run(
             log=log,
             theory_ops=theory_ops,
         )
-    simulated, uploaded = launched()
+    simulated, uploaded = launch_on_new_device()
     outputs = {name: simulated.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = simulated.result(kernel_name(kernel), theory_ops=theory_ops)
     result.outputs = outputs

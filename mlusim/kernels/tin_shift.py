@@ -49,7 +49,7 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, _ = tile.start
         end = tile.stop[1]
-        shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
+        shift = sign * clamp_shift(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
         first, last = rows_to_load(source, end - begin, time)
         core.write_zero(nram)
@@ -70,7 +70,7 @@ async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View,
         n, begin, c, _ = tile.start
         _, end, c_end, _ = tile.stop
         block = block_of((end - begin, c_end - c, hw))
-        shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
+        shift = sign * clamp_shift(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
         first, last = rows_to_load(source, end - begin, time)
         vacated = last - first < end - begin
@@ -98,7 +98,7 @@ async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, pla
         n, t, c, first_element = tile.start
         end_element = tile.stop[3]
         if first_element == 0:
-            shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
+            shift = sign * clamp_shift(await core.load(shifts[n, c // channels_per_group]), time)
             source = t - shift
             is_inside = 0 <= source < time
             if always_clears or not is_inside:
@@ -126,7 +126,7 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
         n, begin, c, first_element = tile.start
         _, end, _, end_element = tile.stop
         block = blocks[tile.iteration % 2]((end - begin, 1, end_element - first_element))
-        shift = sign * clamped(await core.load(shifts[n, c // channels_per_group]), time)
+        shift = sign * clamp_shift(await core.load(shifts[n, c // channels_per_group]), time)
         source = begin - shift
         first, last = rows_to_load(source, end - begin, time)
         if pending_store:
@@ -144,7 +144,7 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
         await core.memcpy(*pending_store)
 
 
-def clamped(shift: int, time: int) -> int:
+def clamp_shift(shift: int, time: int) -> int:
     """Limit a shift to the number of rows: beyond it, all rows are vacated."""
     return max(-time, min(shift, time))
 

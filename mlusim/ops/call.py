@@ -112,7 +112,7 @@ def single(kernel: Kernel) -> Callable[..., Launches]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """An operator call, checked and planned, ready to run. Created by `Operator.prepared`.
+    """An operator call, checked and planned, ready to run. Created by `Operator.prepare`.
 
     Attributes:
         plan: its split; contains operator, strategy and board.
@@ -168,7 +168,7 @@ def run(
     plan = call.plan
     check_steady(steady=steady, data=data, check=False if check is None else check)
 
-    def launched(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, View]:
+    def launch_on_new_device(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, View]:
         device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
         device.chip.observer = watch
         inputs = [device.upload(value.array, value.name, keep_data=value.keep_data) for value in call.inputs]
@@ -185,9 +185,9 @@ def run(
 
     if steady:
         tiles = int(np.bincount(plan.tiles.task).max()) if len(plan.tiles) else 0
-        device, log = run_timed(lambda **options: launched(**options)[0], too_few(tiles))
+        device, log = run_timed(lambda **options: launch_on_new_device(**options)[0], too_few(tiles))
     else:
-        device, output = launched()
+        device, output = launch_on_new_device()
         log = device.log
     array = None
     if data:
@@ -203,10 +203,10 @@ def run(
         theory_ops=call.launches.theory_ops,
         request=call.request,
     )
-    return verified(result, check=False if steady else check)
+    return with_report(result, check=False if steady else check)
 
 
-def verified(result: Result, *, check: bool | None) -> Result:
+def with_report(result: Result, *, check: bool | None) -> Result:
     """Add a report to the result if it is to be verified. Raises `VerificationError`."""
     if is_checked(check):
         from mlusim.verifier.check import check_log

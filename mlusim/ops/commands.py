@@ -88,7 +88,7 @@ class Command:
         """Return inputs of a shape and element type, for the given options. Raises `InputError` for invalid options."""
         operator, attributes = self.choose(options)
         of_example = {
-            attribute.name: attribute.normalised(options[attribute.name])
+            attribute.name: attribute.normalise(options[attribute.name])
             for attribute in self.operator.example_attributes
         }
         return operator.example(draw, shape, dtype, {**options, **of_example, **attributes})
@@ -110,7 +110,7 @@ class Command:
             Input(name=tensor.flag_name, array=array, keep_data=tensor.values_matter)
             for tensor, array in zip(operator.inputs, arrays, strict=True)
         ]
-        return operator.prepared(device, strategy, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
+        return operator.prepare(device, strategy, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
 
 
 def _commands() -> dict[str, Command]:

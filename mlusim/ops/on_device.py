@@ -11,7 +11,7 @@ from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.arrays import Array
 from mlusim.host.device import Device
 from mlusim.memory.view import View
-from mlusim.ops.call import Input, launch, verified
+from mlusim.ops.call import Input, launch, with_report
 from mlusim.ops.operator import Operator
 from mlusim.results.result import Result
 
@@ -42,14 +42,14 @@ def apply_on_device(
         check, nram_limit_bytes: as in `RunOptions`.
 
     The values of index tensors are checked in the simulated memory, a service of the simulator. Returns the profile of
-    this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepared` and
+    this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepare` and
     `Device.synchronize` raise, `AllocationError`, and with `check` `VerificationError`.
     """
     inputs = [
         Input(name=name, array=_array_of(view), keep_data=role in operator.reads_values)
         for role, (name, view) in zip(operator.tensors, tensors, strict=True)
     ]
-    call = operator.prepared(device.board, strategy, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
+    call = operator.prepare(device.board, strategy, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
     plan = call.plan
     # A prepared call may have merged or split axes; the bytes are the same.
     views = [view.reshape(value.array.shape) for value, (_, view) in zip(call.inputs, tensors, strict=True)]
@@ -76,7 +76,7 @@ def apply_on_device(
         theory_ops=call.launches.theory_ops,
         request=call.request,
     )
-    return verified(profile, check=check), result
+    return with_report(profile, check=check), result
 
 
 def _array_of(view: View) -> Array:

@@ -108,7 +108,7 @@ class Operator:
         """Return the attributes of a call, with defaults. Raises `InputError`, see `schema.complete`."""
         return complete(self.name, self.attributes, values)
 
-    def planned(
+    def make_plan(
         self, board: Board, strategy: str, *tensors: Tensor, nram_limit_bytes: int | None = None, **attributes: Any
     ) -> Plan:
         """Return the split of tensors that have passed inference.
@@ -132,7 +132,7 @@ class Operator:
             )
         return replace(plan, board=board, nram_limit_bytes=limit)
 
-    def prepared(
+    def prepare(
         self, board: Board, strategy: str | None, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
     ) -> Call:
         """Infer the output, check the values of the inputs, split the work, and record the request for replanning.
@@ -147,7 +147,7 @@ class Operator:
         _check_size(self.name, board, tensors)
         if self.check is not None:
             self.check(*inputs, **attributes)
-        plan = self.planned(board, strategy, *tensors, nram_limit_bytes=nram_limit_bytes, **attributes)
+        plan = self.make_plan(board, strategy, *tensors, nram_limit_bytes=nram_limit_bytes, **attributes)
         request = Request.of(self.name, strategy, tensors, attributes)
         return Call(
             plan=plan,
@@ -224,7 +224,7 @@ def apply(
         names = [*operator.tensors, *attributes, "device", "strategy", *RunOptions.__annotations__]
         raise unknown_argument(operator.name, unknown_settings[0], names)
     limit = settings.pop("nram_limit_bytes", None)
-    return run(operator.prepared(board(device), strategy, *inputs, nram_limit_bytes=limit, **attributes), **settings)
+    return run(operator.prepare(board(device), strategy, *inputs, nram_limit_bytes=limit, **attributes), **settings)
 
 
 def plan(
@@ -280,7 +280,7 @@ def plan(
     schema.infer(*tensors, **completed)
     target = board(device)
     _check_size(schema.name, target, tensors)
-    return schema.planned(target, schema.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
+    return schema.make_plan(target, schema.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed)
 
 
 def _check_size(operator: str, board: Board, tensors: Iterable[Tensor]) -> None:

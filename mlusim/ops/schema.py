@@ -77,7 +77,7 @@ class Attribute:
     example: str = ""
     quiet: bool = False
 
-    def normalised(self, value: Any) -> Any:
+    def normalise(self, value: Any) -> Any:
         """Normalise a value: iterables to tuples, element types to dtypes, scalars of NumPy to numbers of Python.
 
         Raises `InputError` if the value of an attribute of these kinds is not an element type, a shape or a count.
@@ -110,7 +110,7 @@ def complete(operator: str, attributes: Iterable[Attribute], values: Options) ->
     completed = {}
     for name, attribute in by_name.items():
         if name in values:
-            completed[name] = attribute.normalised(values[name])
+            completed[name] = attribute.normalise(values[name])
         elif attribute.required:
             example = f", such as {attribute.example}" if attribute.example else ""
             raise InputError(f"{operator}: {name} is missing: pass a value{example}")

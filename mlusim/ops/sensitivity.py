@@ -54,7 +54,7 @@ def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int]) -> list[Sen
         return []
     sensitivities = []
     for field in uncertain_parameters(board):
-        changes = [time_ps_on(scaled(board, field, 1 + sign * _PART)) / time_ps - 1 for sign in (-1, 1)]
+        changes = [time_ps_on(scale_parameter(board, field, 1 + sign * _PART)) / time_ps - 1 for sign in (-1, 1)]
         if any(changes):
             sensitivities.append(Sensitivity(field, board.sources[field], *changes))
     return sorted(sensitivities, key=lambda sensitivity: -sensitivity.swing)
@@ -71,7 +71,7 @@ def uncertain_parameters(board: Board) -> list[str]:
     ]
 
 
-def scaled(board: Board, field: str, factor: float) -> Board:
+def scale_parameter(board: Board, field: str, factor: float) -> Board:
     """Return the board with one parameter multiplied by `factor`, or by the nearest factor that the rules allow."""
     value = getattr(board, field)
     nearest_board = board

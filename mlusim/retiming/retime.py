@@ -90,7 +90,7 @@ def retime(
     _check_launches(log, result.board, target)
     _check_buffers(log, result.board, target)
     _check_instructions(log, target)
-    plan, difference = planned(result, target)
+    plan, difference = plan_on(result, target)
     if difference and not keep_split:
         raise InputError(
             f"{result.operator} would be split differently on {target.name}: {difference}. Run it there, or time the "
@@ -124,7 +124,7 @@ def _replay(log: Log, old: Board, board: Board, *, barriers: bool, progress: boo
         ) from None
 
 
-def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
+def plan_on(result: Result, board: Board) -> tuple[Plan | None, str]:
     """Return the plan of a result for another board, and how the split would differ there, as text.
 
     The text is empty if the split is the same, or unknown as for a user's kernel. If it differs, the plan is the
@@ -153,7 +153,7 @@ def _replan(operator: Operator, request: Request, board: Board) -> Plan:
     tensors = [Tensor(name, shape, dtype_of(dtype)) for name, shape, dtype in request.tensors]
     limit = request.nram_limit_bytes
     attributes = operator.complete(request.attributes)
-    return operator.planned(board, request.strategy, *tensors, nram_limit_bytes=limit, **attributes)
+    return operator.make_plan(board, request.strategy, *tensors, nram_limit_bytes=limit, **attributes)
 
 
 def _difference(recorded: Plan, replanned: Plan) -> str:

@@ -5,7 +5,7 @@ once. The value of each parameter before calibration acts as an additional measu
 `parameters`: without informative rows, the parameter stays there. A row's simulated time is the geometric mean over
 0.5, 1 and 2 times the board's launch skew, so that no parameter adapts to the exact phase of the cores.
 
-The values of the presets stay unless the fit lowers the cost clearly (`settled`). The minimum is flat, and rounding
+The values of the presets stay unless the fit lowers the cost clearly (`choose_values`). The minimum is flat: rounding
 alone raises the cost by up to 3.4, so other values that fit about as well are not better.
 
 Then measurements are left out, the parameters are fitted to the rest, and the omitted ones are predicted: row by row,
@@ -51,17 +51,17 @@ class Fit:
     def __init__(self, rows: Sequence[Measurement], parameters: Sequence[Parameter] = PARAMETERS) -> None:
         self.rows = list(rows)
         self.parameters = list(parameters)
-        self.initial = tuple(float(getattr(before(item.known_on), item.fields[0])) for item in self.parameters)
+        self.initial = tuple(float(getattr(uncalibrated(item.known_on), item.fields[0])) for item in self.parameters)
         self._simulated: dict[Any, float] = {}
 
     def simulate(self, row: Measurement, values: Sequence[float]) -> float:
         """Return the simulated time of a row in microseconds, averaged over the skews."""
-        uncalibrated = before(row.board)
-        fields = fields_for(uncalibrated, self.parameters, values)
+        base = uncalibrated(row.board)
+        fields = fields_for(base, self.parameters, values)
         key = (row.name, *sorted(fields.items()))
         simulated = self._simulated.get(key)
         if simulated is None:
-            target = with_values(uncalibrated, fields)
+            target = with_values(base, fields)
             logs = []
             for factor in _SKEWS if row.time_us < _LONG_US else (1.0,):
                 skewed = target.replace(core_start_skew_ps=round(target.core_start_skew_ps * factor))
@@ -82,7 +82,7 @@ class Fit:
             factor = 1 + part if values[column] * (1 + part) <= item.high else 1 - part
             changed_values = (*values[:column], values[column] * factor, *values[column + 1 :])
             for index, row in enumerate(self.rows):
-                if row.name.startswith(item.measurements) and item.applies_to(before(row.board)):
+                if row.name.startswith(item.measurements) and item.applies_to(uncalibrated(row.board)):
                     change = math.log(self.simulate(row, changed_values) / row.time_us) - base[index]
                     slopes[index, column] = change / math.log(factor)
         return slopes
@@ -120,7 +120,7 @@ class Fit:
             slopes = self.slopes(values)
             full_step = self.step(values, slopes)
             for part in _PARTS:
-                stepped = between(values, full_step, part)
+                stepped = part_of_step(values, full_step, part)
                 cost = self.cost(stepped)
                 if cost < lowest_cost:
                     break
@@ -128,9 +128,9 @@ class Fit:
                 break
             report(f"cost {lowest_cost:.1f} -> {cost:.1f}")
             values, lowest_cost = stepped, cost
-        return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True))
+        return tuple(round_to_step(item, value) for item, value in zip(self.parameters, values, strict=True))
 
-    def settled(self, present: Values, fitted: Values, report: Callable[[str], None]) -> Values:
+    def choose_values(self, present: Values, fitted: Values, report: Callable[[str], None]) -> Values:
         """Return the fitted values if they lower the cost of the present ones by at least `_TIE`, else the present."""
         old, new = self.cost(present), self.cost(fitted)
         adopted = old - new >= _TIE
@@ -139,19 +139,19 @@ class Fit:
         return fitted if adopted else present
 
 
-def between(values: Values, stepped: Values, part: float) -> Values:
+def part_of_step(values: Values, stepped: Values, part: float) -> Values:
     """Return the values after a part of a step, in logarithms like the step."""
     return tuple(
         value * (new / value) ** part if value else part * new for value, new in zip(values, stepped, strict=True)
     )
 
 
-def before(name: str) -> Board:
+def uncalibrated(name: str) -> Board:
     """Return a board without any calibration."""
     return preset(find_preset(name).name, fitted=False)
 
 
-def rounded(parameter: Parameter, value: float) -> float:
+def round_to_step(parameter: Parameter, value: float) -> float:
     """Round a value to the parameter's step."""
     return round(round(value / parameter.step) * parameter.step, 6)
 
@@ -176,7 +176,9 @@ def with_values(target: Board, values: Mapping[str, float]) -> Board:
     )
 
 
-def left_out(fit: Fit, values: Values, slopes: Numbers, group_of: Callable[[Measurement], str]) -> dict[str, float]:
+def predict_left_out(
+    fit: Fit, values: Values, slopes: Numbers, group_of: Callable[[Measurement], str]
+) -> dict[str, float]:
     """Return the simulated time of each row in microseconds, by a fit to the rows of other groups."""
     groups: dict[str, list[Measurement]] = {}
     for row in fit.rows:
@@ -204,12 +206,12 @@ def calibrate(report: Callable[[str], None] = print, *, keep: bool = False) -> d
     fit = Fit(rows)
     values = tuple(float(getattr(board(item.known_on), item.fields[0])) for item in fit.parameters)
     if not keep:
-        values = fit.settled(values, fit.solve(report), report)
+        values = fit.choose_values(values, fit.solve(report), report)
     slopes = fit.slopes(values)
     for item, value in zip(fit.parameters, values, strict=True):
         report(f"{', '.join(item.fields)} {item.families or ''} = {value:g}")
-    by_row = left_out(fit, values, slopes, lambda row: row.name)
-    by_kind = left_out(fit, values, slopes, lambda row: f"{row.kind} on {family_of(row)}")
+    by_row = predict_left_out(fit, values, slopes, lambda row: row.name)
+    by_kind = predict_left_out(fit, values, slopes, lambda row: f"{row.kind} on {family_of(row)}")
     for row in rows:
         row_times = fit.simulate(row, values), by_row[row.name], by_kind[row.name]
         errors = " ".join(f"{100 * (time / row.time_us - 1):+8.1f} %" for time in row_times)

@@ -9,7 +9,7 @@ import pytest
 import mlusim
 from command_line import error_of, output_of
 from mlusim.analysis.provenance import provenance
-from mlusim.retiming.retime import planned
+from mlusim.retiming.retime import plan_on
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_parameters_accept_units_and_any_number_format(run):
         "recorded_provenance": json.loads(json.dumps(provenance(recorded))),
         "recorded_time_ps": recorded.time_ps,
         "parameters": parameters,
-        "other_split": planned(recorded, recorded.board.replace(**parameters))[1] or None,
+        "other_split": plan_on(recorded, recorded.board.replace(**parameters))[1] or None,
     }
     same = json.loads(output_of("retime", run, "--set", "name=mine", "--json"))
     assert same["retimed"]["other_split"] is None

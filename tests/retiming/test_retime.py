@@ -11,7 +11,7 @@ import mlusim
 from any_kernel import everything
 from mlusim.analysis.summary import to_json
 from mlusim.errors import InputError
-from mlusim.retiming.retime import planned, retime
+from mlusim.retiming.retime import plan_on, retime
 from retimed_runs import FASTER, RUNS, changed, fresh, ran, same_log, same_run
 
 BOARDS = ("mlu370-x4", "mlu270-s4", "mlu590-h8")
@@ -40,7 +40,7 @@ def test_the_parameters_of_a_saved_plan_are_compared_by_value_and_not_by_the_nam
         former = {f"former_{name}": rows if name == "rows" else value for name, value in layout["fields"].items()}
         parameters = {**run.plan.parameters, "layout": {**layout, "fields": former}}
         run.plan = replace(run.plan, parameters=parameters)
-        assert (planned(run, run.board)[1] == "") == same
+        assert (plan_on(run, run.board)[1] == "") == same
     with pytest.raises(InputError, match="would be split differently on mlu370-x4: layout = "):
         retime(run)
 
@@ -80,7 +80,7 @@ def test_retiming_an_operator_on_another_board_equals_a_fresh_run():
     same = 0
     for name, operation in RUNS.items():
         for board, other in (("mlu370-x4", "mlu370-s4"), ("mlu370-x4", "mlu370-x8"), ("mlu590-h8", "mlu590-m9")):
-            plan, difference = planned(ran(name, board), mlusim.board(other))
+            plan, difference = plan_on(ran(name, board), mlusim.board(other))
             if not difference:
                 same += 1
                 again = retime(ran(name, board), other)

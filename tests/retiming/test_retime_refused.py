@@ -13,7 +13,7 @@ from any_kernel import everything
 from mlusim import InputError, ops
 from mlusim.memory.kinds import MemoryKind
 from mlusim.results.result import Result
-from mlusim.retiming.retime import planned, retime
+from mlusim.retiming.retime import plan_on, retime
 from retimed_runs import RUNS, X, ran
 
 
@@ -136,7 +136,7 @@ def test_any_difference_between_plans_is_reported(tmp_path):
     }
     for message, change in others.items():
         run.plan = with_fields(plan, **change)
-        assert planned(run, run.board)[0] is not None
+        assert plan_on(run, run.board)[0] is not None
         assert message.replace("auto", plan.strategy) in refused(run)
         assert message.replace("auto", plan.strategy) in refused(run.save(tmp_path / "run"))
 

@@ -173,5 +173,5 @@ def fresh(run, board):
         inputs.append(
             Input(name=name, array=known[shape] if looked_at else np.zeros(shape, dtype), keep_data=looked_at)
         )
-    call = operator.prepared(run.board, request.strategy, *inputs, **request.attributes)
+    call = operator.prepare(run.board, request.strategy, *inputs, **request.attributes)
     return run_call(with_fields(call, plan=with_fields(call.plan, board=board)), data=False, check=False)

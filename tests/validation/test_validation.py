@@ -14,13 +14,13 @@ from mlusim.analysis.metrics import measure
 from mlusim.analysis.run_kind import kind_of
 from mlusim.cores.core import Core
 from mlusim.hardware import board
-from mlusim.hardware.calibrated import PATH, fitted, rows
+from mlusim.hardware.calibrated import PATH, fitted_parameters, rows
 from mlusim.host.device import Device
 from mlusim.log import IO
 from mlusim.memory.kinds import Direction
 from mlusim.units import KIB, MIB, PS_PER_S
 from mlusim.validation import kernels, report
-from mlusim.validation.calibrate import Fit, before, calibrate, fields_for, with_values
+from mlusim.validation.calibrate import Fit, calibrate, fields_for, uncalibrated, with_values
 from mlusim.validation.measurements import BOUND, FIT, measurements
 from mlusim.validation.parameters import PARAMETERS
 from mlusim.validation.recreate import recreate, simulated_us
@@ -161,9 +161,9 @@ def test_results_do_not_depend_on_the_lockstep_of_cores(name, devices):
 
 
 def test_presets_have_the_fitted_values_and_the_fit_does_not_start_from_them():
-    for fit in fitted():
+    for fit in fitted_parameters():
         assert getattr(board(fit.known_on), fit.field) == fit.value
-    assert all(not source.startswith("fitted") for source in before("mlu590-m9").sources.values())
+    assert all(not source.startswith("fitted") for source in uncalibrated("mlu590-m9").sources.values())
 
 
 @pytest.mark.slow
@@ -183,8 +183,8 @@ def test_values_stay_unless_a_fit_lowers_the_cost_clearly():
             return values[0]
 
     fit, said = Costly([]), []
-    assert fit.settled((17.5,), (13.6,), said.append) == (17.5,)
-    assert fit.settled((17.5,), (13.5,), said.append) == (13.5,)
+    assert fit.choose_values((17.5,), (13.6,), said.append) == (17.5,)
+    assert fit.choose_values((17.5,), (13.5,), said.append) == (13.5,)
     assert said == [
         "cost of the present values 17.5, of the fit 13.6: not adopted, as it is not lower by 4",
         "cost of the present values 17.5, of the fit 13.5: adopted",
@@ -209,7 +209,7 @@ def test_a_parameter_without_measurements_keeps_its_assumed_value():
 
 
 def test_values_keep_the_types_of_their_fields():
-    plain = before("mlu590-m9")
+    plain = uncalibrated("mlu590-m9")
     values = fields_for(plain, PARAMETERS, [item.low for item in PARAMETERS])
     assert values["dma_read_latency_ps"] == PARAMETERS[0].low
     on = with_values(plain, {"dram_mixed_efficiency": 0.8, "dma_read_latency_ps": 9e5})

@@ -66,7 +66,7 @@ class SharedCopy(Transfer):
         super().complete(now)
         for caller in self.callers[1:]:
             # A task that only issues runs ahead of the board: its call may be later than the end.
-            self.pipe.records.ended(caller.record, max(now, caller.issue_ps))
+            self.pipe.records.set_end(caller.record, max(now, caller.issue_ps))
             self._act_late(caller)
             caller.task.transfer_done(caller, now)
 
@@ -78,7 +78,7 @@ class SharedCopy(Transfer):
             task.pending_io += 1
             return
         copy._act_late(self)
-        log.records.ended(self.record, max(task.now_ps, copy.end_ps))
+        log.records.set_end(self.record, max(task.now_ps, copy.end_ps))
         if self.blocks:
             environment = task.chip.environment
             environment.after(max(task.now_ps - environment.now, 0), task.resume)

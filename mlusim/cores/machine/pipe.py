@@ -47,7 +47,7 @@ class Transfer(Flow):
     def complete(self, now: int) -> None:
         """Complete the transfer: copy its bytes, start the next transfer, and resume the waiting task."""
         pipe, task, record = self.pipe, self.task, self.record
-        pipe.records.ended(record, now)
+        pipe.records.set_end(record, now)
         effect = self.effect
         if effect is not None:
             unit = task.unit
@@ -153,7 +153,7 @@ class DmaPipe:
         else:
             # A move inside a core consists of latency only, and overlaps nothing.
             ready_ps = start_ps + transfer.latency_ps
-        self.records.started(transfer.record, start_ps, ready_ps - start_ps, waited_for)
+        self.records.set_start(transfer.record, start_ps, ready_ps - start_ps, waited_for)
         if transfer.cost.work:
             self.link.join(transfer, ready_ps, now)
         elif ready_ps != now:

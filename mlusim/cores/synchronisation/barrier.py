@@ -81,8 +81,8 @@ class Barrier:
         for waiter, own_record in arrived:
             waiter.now_ps = release_ps
             waiter.waits_for = None
-            records.ended(own_record, release_ps)
-            records.waited(own_record, last_record)
+            records.set_end(own_record, release_ps)
+            records.set_wait(own_record, last_record)
         environment = self._chip.environment
 
         def release(_: object) -> None:

@@ -95,7 +95,7 @@ def _release(task: Task, record: int, lock: Lock) -> None:
     if lock.waiting:
         following, waits = lock.waiting.popleft()
         lock.owner = following
-        following.chip.log.records.waited(waits, record)
+        following.chip.log.records.set_wait(waits, record)
         _resume_after(following, waits, task.chip.board.cluster_barrier_ps)
     _resume_after(task, record, 0)
 
@@ -104,5 +104,5 @@ def _resume_after(task: Task, record: int, delay_ps: int) -> None:
     environment = task.chip.environment
     task.now_ps = max(task.now_ps, environment.now + delay_ps)
     task.waits_for = None
-    task.chip.log.records.ended(record, task.now_ps)
+    task.chip.log.records.set_end(record, task.now_ps)
     environment.after(task.now_ps - environment.now, task.resume)

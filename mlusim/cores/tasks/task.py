@@ -262,8 +262,8 @@ class Task:
         self._starts_copy = False
         if self._sync_record != NONE:
             records = self.chip.log.records
-            records.ended(self._sync_record, self.now_ps)
-            records.waited(self._sync_record, waited_for)
+            records.set_end(self._sync_record, self.now_ps)
+            records.set_wait(self._sync_record, waited_for)
         if unit.late_effects:
             # The vector pipe's effects up to now precede those of these copies.
             unit.apply_effects(self.now_ps)

@@ -66,7 +66,7 @@ def _set_times(log: Log, tasks: Sequence[_TaskRecords]) -> None:
         final[task.simulated] = task.records[task.index]
     for task in tasks:
         simulated, waited = task.simulated, columns["waited_for"][task.simulated]
-        new_times = task.delayed({name: columns[name][simulated] for name in _TIMES})
+        new_times = task.add_skipped_times({name: columns[name][simulated] for name in _TIMES})
         log.records.set_times(final[simulated], new_times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
         if task.part is None:
             continue
@@ -139,7 +139,7 @@ class _TaskRecords:
         )
         return float(abs(drift) / max(skipped_operations / measured_operations, 1.0) * self._skip.length_ps)
 
-    def delayed(self, times: dict[str, Integers]) -> dict[str, Integers]:
+    def add_skipped_times(self, times: dict[str, Integers]) -> dict[str, Integers]:
         """Return times of the simulated operations with the skipped time added."""
         delayed = {"latency_ps": times["latency_ps"]}
         for name in ("issue_ps", "start_ps", "end_ps"):
