@@ -10,8 +10,10 @@ import numpy as np
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
+from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.errors import MlusimError
+from mlusim.log import TENSOR, VECTOR
 from mlusim.results.result import Result
 from mlusim.retiming.retime import retime
 from mlusim.units import PS_PER_S
@@ -40,9 +42,18 @@ class Suggestion(NamedTuple):
 
 
 class _Remedy(NamedTuple):
+    """The remedy for a loss.
+
+    Attributes:
+        change, assumption: as in `Suggestion`.
+        parameters: board values without the loss; a pair is a multiple of another field of the board.
+        if_overlapping: the change for a kernel whose loads already overlap with its other work; empty for the same.
+    """
+
     change: str
     assumption: str
     parameters: Mapping[str, Any]
+    if_overlapping: str = ""
 
 
 # ASSUMED: smaller savings, as a fraction of the run's time, are below what the model can tell (docs/accuracy.md).
@@ -50,12 +61,12 @@ _LEAST_SAVING = 0.01
 # Causes that are no work of a core itself.
 _WAITING = {"bandwidth_wait", "sync", "launch", "idle"}
 _SEGMENTS = {"dma_segment_ps": 0, "dma_element_ps": 0}
-# The remedy for each loss, and board values without it; a pair is a multiple of another field of the board.
 _REMEDIES = {
     "latency": _Remedy(
         "hide the start-up of copies: larger tiles, or double buffering",
         "copies started at once",
         {"dma_read_latency_ps": 0, "dma_write_latency_ps": 0},
+        "hide the start-up of copies: larger tiles",
     ),
     "strided": _Remedy(
         "make accesses contiguous: another split, or whole rows staged in SRAM",
@@ -91,6 +102,7 @@ _REMEDIES = {
         "overlap compute with copies by another buffer; longer vector instructions",
         "compute and on-chip copies started at once",
         {"vector_startup_cycles": 0, "move_startup_cycles": 0},
+        "longer vector instructions",
     ),
 }
 
@@ -103,7 +115,8 @@ def what_to_try(result: Result, count: int = 3, *, progress: bool = False) -> li
     the largest saving first; a smaller loss is not retimed, which takes about as long as the run itself. With
     `progress`, each retiming that takes longer than a second or two shows a progress bar.
     """
-    suggestions = [_evenly(result), _each_byte_once(result)]
+    suggestions = [*_evenly(result), _each_byte_once(result)]
+    overlaps = _copies_overlap(result)
     for loss, total in result.lower_bound.losses_ps.items():
         is_small = total < _LEAST_SAVING * result.metrics.core_time_ps
         if not total or is_small or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
@@ -118,31 +131,67 @@ def what_to_try(result: Result, count: int = 3, *, progress: bool = False) -> li
             retimed = retime(result, keep_split=True, barriers=loss != "sync", progress=progress, **changes)
         except MlusimError:
             continue
-        suggestions.append(Suggestion(loss, remedy.change, remedy.assumption, retimed.time_ps))
+        change = remedy.if_overlapping if overlaps and remedy.if_overlapping else remedy.change
+        suggestions.append(Suggestion(loss, change, remedy.assumption, retimed.time_ps))
     highest_ps = (1 - _LEAST_SAVING) * result.time_ps
     worthwhile = (suggestion for suggestion in suggestions if suggestion.time_ps <= highest_ps)
     return sorted(worthwhile, key=lambda suggestion: suggestion.time_ps)[:count]
 
 
-def _evenly(result: Result) -> Suggestion:
-    """Return the suggestion for imbalance: no core waits for the others, and the DRAM moves the same bytes as fast."""
+def _evenly(result: Result) -> list[Suggestion]:
+    """Return the suggestion for imbalance: no core waits for the others, and the DRAM moves the same bytes as fast.
+
+    Tasks on cores without work add the start-up of their copies. None for the plan of an operator whose search has
+    compared more tasks with fewer.
+    """
     table = result.metrics.core_causes_ps
     work_ps = table[:, [name not in _WAITING for name in CAUSES]].sum(axis=1)
     without_work = int((work_ps == 0).sum())
-    # Cores with the same work end at different times, too, where they share the DRAM.
-    uneven = 1 - work_ps.mean() / max(work_ps.max(), 1)
-    idle_ps = min(result.lower_bound.losses_ps["idle"] // result.board.cores, round(result.time_ps * uneven))
-    return Suggestion(
-        "idle",
-        "divide the work evenly among the cores"
-        + (f"; {without_work} of {result.board.cores} cores have none" if without_work else ""),
-        "all cores had the same share of the work",
-        max(
-            result.time_ps - idle_ps,
-            min(_dram_ps(result), result.time_ps),
-            0 if without_work else _at_full_rate_ps(result),
-        ),
+    plan, board = result.plan, result.board
+    if without_work and plan is not None and plan.predicted_ps is not None and plan.board == board:
+        return []
+    added_ps = without_work * sum(
+        latency_ps
+        for way, latency_ps in (("read", board.dma_read_latency_ps), ("write", board.dma_write_latency_ps))
+        if result.bus_bytes[way]
     )
+    # Cores with the same work end at different times, too, where they share the DRAM.
+    uneven = max(1 - (work_ps.mean() + added_ps / board.cores) / max(work_ps.max(), 1), 0)
+    idle_ps = min(result.lower_bound.losses_ps["idle"] // board.cores, round(result.time_ps * uneven))
+    return [
+        Suggestion(
+            "idle",
+            "divide the work evenly among the cores"
+            + (f"; {without_work} of {board.cores} cores have none" if without_work else ""),
+            "all cores had the same share of the work",
+            max(
+                result.time_ps - idle_ps,
+                min(_dram_ps(result), result.time_ps),
+                0 if without_work else _at_full_rate_ps(result),
+            ),
+        )
+    ]
+
+
+def _copies_overlap(result: Result) -> bool:
+    """Return whether most loads from DRAM overlap with other work of their task, as with two buffers.
+
+    Other work is a vector or tensor instruction, or a store to DRAM, that the task issues while the load is in flight.
+    """
+    loads = overlapping = 0
+    for part in pieces(LogColumns(result.log, result.board)):
+        by_task = np.argsort(part.task, kind="stable")
+        task, issue_ps = part.task[by_task], part.issue_ps[by_task]
+        is_load = (part.is_copy & (part.bus_read_bytes > 0) & ~part.is_write)[by_task]
+        is_other = np.isin(part.pipe, (VECTOR, TENSOR))[by_task] | (part.is_write & part.is_copy)[by_task]
+        others = np.append(np.flatnonzero(is_other), len(task))
+        load = np.flatnonzero(is_load)
+        following = others[np.searchsorted(others, load)]
+        load, following = load[following < len(task)], following[following < len(task)]
+        in_flight = (task[following] == task[load]) & (issue_ps[following] < part.end_ps[by_task][load])
+        loads += int(is_load.sum())
+        overlapping += int(in_flight.sum())
+    return overlapping > loads / 2
 
 
 def _at_full_rate_ps(result: Result) -> int:

@@ -46,6 +46,10 @@ async def two_buffers(core, x, out, rows=2):
     await core.sync()
 
 
+async def two_buffers_of_a_row(core, x, out):
+    await two_buffers(core, x, out, 1)
+
+
 async def short_instructions(core, x, out, length=128):
     held = None if core.is_memory_core else core.nram.alloc((32, x.shape[1]), x.dtype)
     for row in parts(core, x, 32):
@@ -145,6 +149,37 @@ def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tol
     assert real < found.time_ps
     assert "launch" not in tries
     assert tries[loss] == pytest.approx(real, rel=tolerance)
+
+
+def test_two_buffers_are_not_suggested_to_a_kernel_that_has_them():
+    """Its loads are in flight while it computes and stores."""
+    changes = [
+        {item.loss: item.change for item in what_to_try(time_of(kernel), 6)}["latency"]
+        for kernel in (small_tiles, two_buffers_of_a_row)
+    ]
+    first = "hide the start-up of copies: larger tiles"
+    assert changes == [f"{first}, or double buffering", first]
+
+
+def test_a_searched_plan_with_fewer_tasks_than_cores_is_not_called_uneven():
+    result = mlusim.ops.flip(np.zeros((64, 64), np.float32), 1, data=False)
+    assert len(result.log.tasks) < 32
+    assert [item for item in what_to_try(result) if item.loss == "idle"] == []
+
+
+def test_tasks_for_idle_cores_cost_the_start_up_of_their_copies():
+    async def one_row(core, x, out):
+        """Copy rows of 2 KiB; two tasks take a row each."""
+        held = None if core.is_memory_core or core.task_id > 1 else core.nram.alloc(512, x.dtype)
+        if held is not None:
+            await core.memcpy(held, x[core.task_id])
+            await core.memcpy(out[core.task_id], held)
+
+    x = np.zeros((2, 512), np.float32)
+    found = mlusim.run(one_row, x, mlusim.Output.like(x), data=False)
+    board = found.board
+    least_ps = board.kernel_start_ps + board.dma_read_latency_ps + board.dma_write_latency_ps
+    assert all(item.time_ps > least_ps for item in what_to_try(found) if item.loss == "idle")
 
 
 @pytest.mark.parametrize(("device", "tile", "even"), [("mlu370-x4", 4096, 3920), ("mlu590-h8", 16384, 20834)])
