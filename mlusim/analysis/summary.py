@@ -8,6 +8,8 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.hardware.describe import assumed_fields
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.sizes import OWNERS, memory_sizes
 from mlusim.planning.plan_text import TIER_NAMES
 from mlusim.source_code import source_name
 from mlusim.units import (
@@ -15,7 +17,6 @@ from mlusim.units import (
     KIB,
     MEGA,
     PS_PER_US,
-    format_bytes,
     format_us,
     group_digits,
     percent,
@@ -116,7 +117,7 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
 
 def split_rows(result: Result) -> list[Row]:
     """Return the rows of strategy, tier, and memory."""
-    metrics, board, plan = result.metrics, result.board, result.plan
+    board, plan = result.board, result.plan
     table = []
     if plan is not None:
         table += [
@@ -127,15 +128,17 @@ def split_rows(result: Result) -> list[Row]:
             ),
             Row("tier", str(plan.tier), f"{TIER_NAMES.get(plan.tier, 'unknown')}: {plan.reason}"),
         ]
-    table.append(_peak("NRAM", metrics.peak_nram_bytes, board.nram_usable_bytes, "a core"))
-    if metrics.peak_sram_bytes:
-        table.append(_peak("SRAM", metrics.peak_sram_bytes, board.sram_usable_bytes, "a cluster"))
+    table += [Row(f"peak {kind.name}", f"{group_digits(nbytes)} B", part) for kind, nbytes, part in peaks(result)]
     return table
 
 
-def _peak(name: str, nbytes: int, usable: int, user: str) -> Row:
-    part = f"{percent(nbytes / usable)} of the {format_bytes(usable)} that {user} may use" if usable else ""
-    return Row(f"peak {name}", f"{group_digits(nbytes)} B", part)
+def peaks(result: Result) -> list[tuple[MemoryKind, int, str]]:
+    """Return the peaks of NRAM and, if it was used, of SRAM: the memory, the bytes, and which part of it they are."""
+    metrics, sizes = result.metrics, memory_sizes(result.board)
+    nbytes = {MemoryKind.NRAM: metrics.peak_nram_bytes}
+    if metrics.peak_sram_bytes:
+        nbytes[MemoryKind.SRAM] = metrics.peak_sram_bytes
+    return [(kind, peak, sizes[kind].filled(peak, OWNERS[kind])) for kind, peak in nbytes.items()]
 
 
 def _causes(result: Result) -> list[Row]:

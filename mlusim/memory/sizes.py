@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 from mlusim.hardware.board_record import Board
 from mlusim.memory.kinds import MemoryKind
-from mlusim.units import round_up
+from mlusim.units import format_bytes, percent, round_up
+
+OWNERS = {
+    MemoryKind.NRAM: "a core",
+    MemoryKind.WRAM: "a core",
+    MemoryKind.SRAM: "a cluster",
+    MemoryKind.LDRAM: "a core",
+    MemoryKind.GDRAM: "the board",
+}
 
 
 class MemorySize(NamedTuple):
@@ -26,6 +34,19 @@ class MemorySize(NamedTuple):
     def usable_bytes(self) -> int:
         """Bytes available to kernels."""
         return self.total_bytes - self.reserved_bytes
+
+    def filled(self, nbytes: int, owner: str) -> str:
+        """Return which part `nbytes` are of what `owner` may use; for more than that, of the whole memory.
+
+        The arrays of a BANG C file may lie in the part that the compiler reserves.
+        """
+        if nbytes <= self.usable_bytes:
+            part = nbytes / self.usable_bytes if self.usable_bytes else 0.0
+            return f"{percent(part)} of the {format_bytes(self.usable_bytes)} that {owner} may use"
+        reserved = (
+            f", of which the compiler reserves {format_bytes(self.reserved_bytes)}" if self.reserved_bytes else ""
+        )
+        return f"{percent(nbytes / self.total_bytes)} of the {format_bytes(self.total_bytes)} of {owner}{reserved}"
 
     def allocated_bytes(self, nbytes: int) -> int:
         """Return the bytes that an allocation of `nbytes` occupies."""

@@ -26,7 +26,7 @@ from mlusim.hardware import board as board_of
 from mlusim.inputs import check_flags
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.sizes import memory_sizes
+from mlusim.memory.sizes import OWNERS, memory_sizes
 from mlusim.ops.operator import Operator
 from mlusim.ops.registry import OPERATORS
 from mlusim.ops.schema import Tensor
@@ -45,13 +45,6 @@ _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
     ),
     "has_3d_memcpy": ("copies have three dimensions", lambda log: len(log) > 0),
     "has_gather": ("there are __gather and __scatter", lambda log: bool(log.loops)),
-}
-_OWNERS = {
-    MemoryKind.NRAM: "a core",
-    MemoryKind.WRAM: "a core",
-    MemoryKind.SRAM: "a cluster",
-    MemoryKind.LDRAM: "a core",
-    MemoryKind.GDRAM: "the board",
 }
 
 
@@ -212,10 +205,12 @@ def _check_buffers(log: Log, old: Board, board: Board) -> None:
         if end > reach.get(kind, (0, ""))[0]:
             reach[kind] = (end, record.name)
     for kind, (end, name) in reach.items():
-        usable = sizes[kind].usable_bytes
+        # A BANG C file that used the part reserved for the compiler may use that of the other board, too.
+        in_reserved = end > old_sizes[kind].usable_bytes
+        usable = sizes[kind].total_bytes if in_reserved else sizes[kind].usable_bytes
         if end > usable:
             raise InputError(
-                f"the run has buffers in {format_bytes(end)} of the {kind.name} of {_OWNERS[kind]} (up to {name!r}), "
+                f"the run has buffers in {format_bytes(end)} of the {kind.name} of {OWNERS[kind]} (up to {name!r}), "
                 f"and {board.name} has {format_bytes(usable)} to use, so it would be split differently there; run it "
                 "on that board"
             )

@@ -208,8 +208,9 @@ def occupancy(memory: Occupancy, time_ps: int) -> Figure:
     ]
     end = max(times[-1], float(f"{time_ps / scale:.6g}"))
     # Small peaks would be invisible on the scale of all usable bytes.
-    top = memory.usable_bytes if memory.peak_bytes > _LITTLE * memory.usable_bytes else memory.peak_bytes
-    axis_note = "" if top == memory.usable_bytes else ", beyond the axis"
+    is_little = memory.peak_bytes <= _LITTLE * memory.usable_bytes
+    top = memory.peak_bytes if is_little else max(memory.usable_bytes, memory.peak_bytes)
+    axis_note = ", beyond the axis" if is_little else ""
     usable = f"usable, {group_digits(memory.usable_bytes)} B{axis_note}"
     traces.append(_line(usable, [0, end], [memory.usable_bytes] * 2, {"color": BLACK, "width": 1.5}))
     return figure(

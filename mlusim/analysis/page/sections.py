@@ -17,7 +17,7 @@ from mlusim.analysis.page.tensors import tensor_row, tensor_traffic
 from mlusim.analysis.page.tiles import tile_data, tile_map
 from mlusim.analysis.page.timeline import CauseSpans, cause_spans, timeline_data
 from mlusim.analysis.style import core_colours
-from mlusim.analysis.summary import figures, split_rows
+from mlusim.analysis.summary import figures, peaks, split_rows
 from mlusim.units import (
     GIGA,
     PS_PER_S,
@@ -103,15 +103,8 @@ class Sections:
                 f"{ratio(bus, compulsory)} the compulsory {short_bytes(compulsory)}" if compulsory else "",
             ),
             ("Cores with a task", f"{cores} of {board.cores}", f"{board.clusters} clusters"),
-            (
-                "Peak NRAM",
-                short_bytes(metrics.peak_nram_bytes),
-                f"{percent(metrics.peak_nram_bytes / board.nram_usable_bytes)} of what a core may use",
-            ),
         ]
-        if metrics.peak_sram_bytes:
-            part = percent(metrics.peak_sram_bytes / board.sram_usable_bytes)
-            cards.append(("Peak SRAM", short_bytes(metrics.peak_sram_bytes), f"{part} of what a cluster may use"))
+        cards += [(f"Peak {kind.name}", short_bytes(peak), part) for kind, peak, part in peaks(result)]
         boxes = "".join(f"<div><dt>{esc(a)}</dt><dd>{esc(b)}<small>{esc(c)}</small></dd></div>" for a, b, c in cards)
         rows = [*figures(result), *split_rows(result)]
         cells = [(esc(row.label), esc(row.value), esc(row.note)) for row in rows]
@@ -258,7 +251,7 @@ class Sections:
             + self._chart(
                 "memory",
                 f"Allocated bytes of one memory over time, by buffer; the fullest memory of each kind first.{note}",
-                f"{first.name}: peak {group_digits(first.peak_bytes)} of {group_digits(first.usable_bytes)} B",
+                f"{first.name}: peak {group_digits(first.peak_bytes)} B; usable {group_digits(first.usable_bytes)} B",
             )
         )
 

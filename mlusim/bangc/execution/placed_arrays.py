@@ -229,11 +229,15 @@ class PlacedArrays:
         arrays.append((array.name.decode(), int(array.size)))
         alignment = int(room.arena.alignment)
         total = sum(-(-size // alignment) * alignment for _, size in arrays[:-1]) + arrays[-1][1]
+        in_memory, file = f"the {KINDS[kind].value.upper()} array", self._module.path.name
+        has = f"and {memory.name} has {group_digits(memory.size.total_bytes)} B"
+        last = arrays[-1][0]
+        if len(arrays) == 1:
+            return f"{in_memory} {last} of {file} takes {group_digits(total)} B {has}: make it smaller"
         parts = " + ".join(f"{name} {group_digits(size)}" for name, size in arrays)
         return (
-            f"the {KINDS[kind].value.upper()} arrays of {self._module.path.name} take {group_digits(total)} B "
-            f"({parts}, each from a multiple of {alignment} B on) and {memory.name} has "
-            f"{group_digits(memory.size.total_bytes)} B: make an array smaller, or let functions share one"
+            f"{in_memory}s of {file} up to {last} take {group_digits(total)} B ({parts}, each from a multiple of "
+            f"{alignment} B on) {has}: make an array smaller, or let functions share one"
         )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import mlusim
 from mlusim import Device, bangc
+from mlusim.analysis.summary import split_rows
 from mlusim.errors import AllocationError, MissingDataError
 
 KERNELS = Path(__file__).parents[1] / "kernels"
@@ -57,7 +58,8 @@ def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path)
     device = Device("mlu370-x4")
     device.launch(bangc.compile(file)["kernel"], device.alloc(8, "int8"), dim=4)
     expected = (
-        r"large\.mlu:2, .*NRAM arrays of large\.mlu take 831 488 B \(first 524 288 \+ second 307 200.*has 786 432 B"
+        r"large\.mlu:2, .*NRAM arrays of large\.mlu up to second take 831 488 B "
+        r"\(first 524 288 \+ second 307 200.*has 786 432 B"
     )
     with pytest.raises(AllocationError, match=expected):
         device.synchronize()
@@ -77,9 +79,25 @@ def test_arrays_larger_than_any_memory_are_an_error_of_a_core_that_has_one(
     device = Device("mlu370-x4")
     module = bangc.compile(file, sources=[tmp_path / name for name in sources])
     device.launch(module["kernel"], device.upload(np.zeros(8, np.int8)), dim=4, kind="UNION1")
-    expected = r"task 0 .*huge\.mlu:1, .*NRAM arrays of huge\.mlu take 536 87\d \d\d\d B .*first 536 870 912.*786 432 B"
+    expected = r"task 0 .*huge\.mlu:1, .*the NRAM array.* first .*take.* 536 87\d \d\d\d B .*and .*has 786 432 B"
     with pytest.raises(AllocationError, match=expected):
         device.synchronize()
+
+
+@pytest.mark.slow
+def test_arrays_in_the_part_reserved_for_the_compiler_are_a_part_of_the_whole_memory(tmp_path: Path) -> None:
+    file = tmp_path / "whole.mlu"
+    file.write_text(
+        "__nram__ char tile[768 * 1024];\n"
+        "__mlu_entry__ void kernel(char *out) { __bang_write_zero(tile, 128); __memcpy(out, tile, 128, NRAM2GDRAM); }\n"
+    )
+    result = mlusim.run(bangc.compile(file)["kernel"], mlusim.Output((128,), "int8"), dim=1, kind="BLOCK")
+    expected = "100.0 % of the 786 432 B (768 KiB) of a core, of which the compiler reserves 131 072 B (128 KiB)"
+    assert expected in [row.note for row in split_rows(result)]
+    # The other board has as much.
+    assert mlusim.retime(result, "mlu370-x8").metrics.peak_nram_bytes == 768 * 1024
+    with pytest.raises(mlusim.InputError, match=r"buffers in 786 432 B .* has 524 288 B \(512 KiB\) to use"):
+        mlusim.retime(result, "mlu590-h8")
 
 
 def test_fresh_arrays_are_not_zero_and_reading_them_is_an_error(tmp_path: Path) -> None:
