@@ -10,7 +10,7 @@ The resulting log is complete: every operation with its operands and bytes. Only
 not extrapolated costs little more than without being watched.
 
 The run:
-  steady                   `timed`: extrapolates, or runs in full
+  steady                   `run_timed`: extrapolates, or runs in full
   watch                    watches a run, and decides what to skip
   refusals                 why a run is not extrapolated
 
