@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from mlusim.bangc.execution.image import Room
@@ -51,30 +51,33 @@ class DeviceVariables:
         self._chip = ref(chip)
         self._earlier.add(chip)
         for array in self.room.arena.arrays[: self.room.arena.count]:
-            if array.kind & EXTERN:
-                continue
-            name, start, size = array.name.decode(), int(array.offset), int(array.size)
-            if start + size > ARENA_BYTES:
-                text = (
-                    f"the variables in GDRAM of {self._name} take more than {group_digits(ARENA_BYTES)} B: allocate "
-                    "large ones by cnrtMalloc"
-                )
-                raise_at(os.fsdecode(array.file), int(array.line), name, AllocationError(text))
-            content = self.room.bytes[start : start + size]
-            content.fill(0)
-            if array.initial:
-                ctypes.memmove(int(content.ctypes.data), array.initial, size)
-            allocation = chip.allocate(
-                chip.gdram,
-                size,
-                name,
-                dtype="uint8",
-                shape=(size,),
-                now=chip.environment.now,
-                adopt=content,
-                workspace=True,
+            if not array.kind & EXTERN:
+                self._allocate(chip, array)
+
+    def _allocate(self, chip: Chip, array: Any) -> None:
+        """Allocate one variable with its initial value or zeros."""
+        name, start, size = array.name.decode(), int(array.offset), int(array.size)
+        if start + size > ARENA_BYTES:
+            text = (
+                f"the variables in GDRAM of {self._name} take more than {group_digits(ARENA_BYTES)} B: allocate "
+                "large ones by cnrtMalloc"
             )
-            # Also in a timing-only run: compiled code accesses these bytes.
-            allocation.buffer = content
-            chip.log.host.writes.add(allocation.identity)
-            chip.log.of_file.add(allocation.identity)
+            raise_at(os.fsdecode(array.file), int(array.line), name, AllocationError(text))
+        content = self.room.bytes[start : start + size]
+        content.fill(0)
+        if array.initial:
+            ctypes.memmove(int(content.ctypes.data), array.initial, size)
+        allocation = chip.allocate(
+            chip.gdram,
+            size,
+            name,
+            dtype="uint8",
+            shape=(size,),
+            now=chip.environment.now,
+            adopt=content,
+            workspace=True,
+        )
+        # Also in a timing-only run: compiled code accesses these bytes.
+        allocation.buffer = content
+        chip.log.host.writes.add(allocation.identity)
+        chip.log.of_file.add(allocation.identity)
