@@ -31,7 +31,7 @@ from mlusim.verifier.source_file import SourceLine
 
 # Limits on the runs with a change: their number, and their cost in operations, of which one takes about 20 us.
 _MOST_RUNS = 128
-MOST_COST = 30_000
+MOST_COST = 60_000
 _BYTES_OF_AN_OPERATION = 1 << 15
 _MOST_REMEDIES = 3
 _SIDES = ("dst", "a", "b")
@@ -60,21 +60,21 @@ def fixing_remedies(
         kernel: the kernel.
         log: its log.
         records: what made a wrong element, the nearest first.
-        lines: where it may have wrong indices, if no other line is found.
+        lines: where the errors are.
         fixes: whether a change fixes it.
     """
     most = min(_MOST_RUNS, MOST_COST // _cost(log))
     if not most:
         return []
     found: list[Change] = []
-    kinds, tried = _changes(log, records), iter(range(most))
+    kinds, tried = _changes(log, records, lines), iter(range(most))
     while not found and (changes := next(kinds, None)) is not None:
         found = [change for change, _ in zip(changes, tried, strict=False) if fixes(change)]
     found.sort(key=lambda change: change.rank)
     ranks = {change.at: change.rank for change in reversed(found)}
-    near = {*lines, *_made_at(log, records)}
-    written = _fixing(source_changes_of(kernel, ranks, only_there=True), most if found else 0, fixes)
-    written = written or _fixing(source_changes_of(kernel, near, only_there=False), most, fixes)
+    near = [*_made_at(log, records)]
+    written = _fixing(source_changes_of(kernel, ranks), most if found else 0, fixes)
+    written = written or _fixing(source_changes_of(kernel, lines, near), most, fixes)
     by_line = {change.at: change for change in reversed(written)}
     ranked = [(ranks.get(at, (0, 0)), change.remedy) for at, change in by_line.items()]
     ranked += [(change.rank, change.remedy) for change in found if change.at not in by_line]
@@ -95,7 +95,7 @@ def _fixing(changes: Iterable[SourceChange], most: int, fixes: Callable[[SourceC
 
 def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:
     """Yield the lines of records, and of the calls of their functions."""
-    for line in {SourceLine(*log.lines[log.records.values(record)["line"]][:2]) for record in records}:
+    for line in dict.fromkeys(SourceLine(*log.lines[log.records.values(record)["line"]][:2]) for record in records):
         yield line
         yield from calls_around(log, line)
 
@@ -109,15 +109,15 @@ def _cost(log: Log) -> int:
     return 1 + len(log) + (copied + tensors) // _BYTES_OF_AN_OPERATION
 
 
-def _changes(log: Log, records: Sequence[int]) -> Iterator[Iterator[Change]]:
-    """Yield the changes of each kind: of what made a wrong element, the nearest first, and of the other lines."""
+def _changes(log: Log, records: Sequence[int], near: Collection[SourceLine]) -> Iterator[Iterator[Change]]:
+    """Yield the changes of each kind: of some lines, of what made a wrong element, the nearest first, and of others."""
     columns = Columns(log.records)
     _, firsts = np.unique(np.stack([columns["line"], columns["op"]]), axis=1, return_index=True)
     lines: dict[tuple[int, int], int] = {}
     for record in (*records, *sorted(firsts.tolist(), reverse=True)):
         lines.setdefault((int(columns["line"][record]), int(columns["op"][record])), record)
     operations = [_Operation(log, columns, record) for record in lines.values()]
-    operations = [operation for operation in operations if operation.operands]
+    operations = sorted((one for one in operations if one.operands), key=lambda one: one.at not in near)
     shared = Counter(one for operation in operations for one in operation.indices())
     yield (change for operation in operations for change in operation.moves(shared))
     yield (change for operation in operations for change in operation.others())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
+from operator import methodcaller
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -15,13 +16,16 @@ from mlusim.cores.core import Kernel
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.source_code import tree_of_function
 from mlusim.verifier.functions import Definition, compiled, functions_of, replaced
+from mlusim.verifier.mistaken_names import NUMBERS_OF_A_CORE, Names, Part, Place, names_in
 from mlusim.verifier.source_file import SourceLine
 
 EVERY_OUTPUT = "every output is right"
 _CALLS = ("min", "max")
+# Their first argument is what they write, and in another memory.
+_FROM_ELSEWHERE = ("memcpy", "memcpy_async", "store", "store_array", "alloc")
+_WITH_EQUAL = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _MODES = ("rn", "tz", "dn", "up", "oz", "rd")
-# Numbers of a core that are easily mistaken for each other, and so are these methods.
-_NUMBERS_OF_A_CORE = (("task_id", "core_id", "cluster_id"), ("task_dim", "core_dim", "cluster_dim"))
+# Methods that are easily mistaken for each other.
 _METHODS = [
     names.split()
     for names in (
@@ -38,9 +42,6 @@ _METHODS = [
         "atomic_reduce_add atomic_reduce_max atomic_reduce_min",
     )
 ]
-# Part of a node: a field, and the index in it; and what stands there after a change.
-Place = tuple[Any, str, int | None]
-Part = tuple[Place, Any]
 Parts = Callable[[Any, "_Source"], Iterator[Part]]
 
 
@@ -69,34 +70,70 @@ class SourceChange:
             yield kernel
 
 
-def source_changes_of(kernel: Kernel, lines: Collection[SourceLine], *, only_there: bool) -> Iterator[SourceChange]:
-    """Yield changes of the numbers of a kernel in Python and, in turn, of what else may be wrong on some lines.
+def source_changes_of(
+    kernel: Kernel, lines: Collection[SourceLine], near: Collection[SourceLine] | None = None
+) -> Iterator[SourceChange]:
+    """Yield changes of a kernel in Python: in turn, of names, of what else may be wrong on some lines, and of numbers.
 
-    `only_there`: numbers on these lines only.
+    Args:
+        kernel: the kernel.
+        lines: where an error is, the likeliest first.
+        near: where operations made wrong elements, the nearest first; None to change `lines` only.
     """
     sources = [source for function in functions_of(kernel) if (source := _Source.of(function, lines))]
-    numbers, others = (_changes_of(sources, parts, only_there=only_there) for parts in (_numbers_in, _others_in))
-    return (change for turn in zip_longest(numbers, others) for change in turn if change is not None)
+    if near is not None:
+        sources = [replace(source, lines={*lines, *near}) for source in sources]
+        near = dict.fromkeys((*near, *(line for source in sources for line in source.definitions())))
+        sources = [replace(source, lines={*lines, *near}) for source in sources]
+    all_lines = dict.fromkeys((*([] if near is None else [None]), *lines, *(near or ())))
+    on_each = _by_line(sources, _names_in, [line for line in near or () if line not in lines])
+    names = chain(*_by_line(sources, _names_in, lines), chain.from_iterable(zip_longest(*on_each)))
+    kinds = (_in_turn(_by_line(sources, parts, all_lines)) for parts in (_others_in, _numbers_in))
+    likeliest = filter(None, names)
+    changes = _in_turn((likeliest, likeliest, *kinds))
+    seen: set[str] = set()
+    for change in changes:
+        if change.remedy not in seen:
+            seen.add(change.remedy)
+            yield change
 
 
 def other_barriers_of(kernel: Kernel) -> Iterator[SourceChange]:
     """Yield the changes of a kernel that have another barrier in place of one."""
     sources = (_Source.of(function, ()) for function in functions_of(kernel))
-    return _changes_of(filter(None, sources), _barriers_in, only_there=False)
+    return (change for source in sources if source for change in source.changes(_barriers_in))
 
 
-def _changes_of(sources: Iterable[_Source], parts: Parts, *, only_there: bool) -> Iterator[SourceChange]:
-    for source in sources:
-        yield from source.changes(parts, only_there=only_there)
+def _by_line(
+    sources: Sequence[_Source], parts: Parts, lines: Iterable[SourceLine | None]
+) -> Iterator[Iterator[SourceChange]]:
+    """Yield the changes on each of some lines; for None, those off all lines of the sources."""
+    for line in lines:
+        yield chain.from_iterable(map(methodcaller("changes", parts, line), sources))
+
+
+def _in_turn(kinds: Iterable[Iterator[SourceChange]]) -> Iterator[SourceChange]:
+    """Yield one change of each kind in turn, with one more kind in each turn, so that the first kinds get most."""
+    waiting, begun = iter(kinds), list[Iterator[SourceChange]]()
+    while True:
+        begun += islice(waiting, 1)
+        found = [next(one, None) for one in begun]
+        begun = [one for one, change in zip(begun, found, strict=True) if change is not None]
+        yield from (change for change in found if change is not None)
+        if not begun and not found:
+            return
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A function with its definition, the names of its numbers, and the lines on which it may be wrong."""
+    """A function with its definition, and the lines on which it may be wrong, the likeliest first.
+
+    `names`: those that may be mistaken for each other.
+    """
 
     function: FunctionType
     node: Definition
-    names: Collection[str]
+    names: Names
     lines: Collection[SourceLine]
 
     @classmethod
@@ -105,22 +142,31 @@ class _Source:
         node = _definition(function)
         if node is None or not _is_source_of(function, node):
             return None
-        assigned = (one for one in ast.walk(node) if isinstance(one, ast.Assign) and _is_number(one.value))
-        targets = [target for one in assigned for target in one.targets]
-        targets += [one.target for one in ast.walk(node) if isinstance(one, ast.For)]
-        return cls(function, node, dict.fromkeys(one.id for one in targets if isinstance(one, ast.Name)), lines)
+        return cls(function, node, Names.of(node), lines)
+
+    def line_of(self, node: ast.AST) -> SourceLine:
+        """Return the line on which an expression or statement begins."""
+        return SourceLine(self.function.__code__.co_filename, getattr(node, "lineno", 0))
 
     def is_near(self, node: ast.AST) -> bool:
         """Return whether an expression or statement begins on one of the lines."""
-        return SourceLine(self.function.__code__.co_filename, getattr(node, "lineno", 0)) in self.lines
+        return self.line_of(node) in self.lines
 
-    def changes(self, parts: Parts, *, only_there: bool) -> Iterator[SourceChange]:
-        """Yield the changes of some parts of its expressions and statements."""
+    def definitions(self) -> Iterator[SourceLine]:
+        """Yield the lines of the assignments to names that its lines use."""
+        nodes = list(ast.walk(self.node))
+        used = {one.id for one in nodes if isinstance(one, ast.Name) and self.is_near(one)}
+        assigned = (one for one in nodes if isinstance(one, ast.Assign) and used.intersection(names_in(*one.targets)))
+        return (self.line_of(one) for one in assigned if "alloc" not in ast.unparse(one.value))
+
+    def changes(self, parts: Parts, at: SourceLine | None = None) -> Iterator[SourceChange]:
+        """Yield the changes of some parts of its expressions and statements at a line; by default off its lines."""
         nodes: list[Any] = list(ast.walk(self.node))
         parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
         seen = set()
         for one in nodes:
-            if only_there and not self.is_near(one):
+            line = self.line_of(one)
+            if line != at and (at or line in self.lines):
                 continue
             shown = -1
             for (holder, field, place), part in parts(one, self):
@@ -136,7 +182,6 @@ class _Source:
                 old, new = ast.unparse(nodes[shown]), ast.unparse(copies[shown])
                 if old != new and (old, new, one.lineno) not in seen:
                     seen.add((old, new, one.lineno))
-                    line = SourceLine(self.function.__code__.co_filename, one.lineno)
                     text = f"write `{new}` in place of `{old}` at {line.location}: then {EVERY_OUTPUT}"
                     yield SourceChange(self.function, changed, line, new, text)
 
@@ -178,10 +223,16 @@ def _numbers_in(node: ast.AST, source: _Source) -> Iterator[Part]:
     is_index = isinstance(node, ast.Subscript)
     if is_index and not source.is_near(node):
         return
-    names = source.names if is_index or isinstance(node, ast.keyword) else ()
+    if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and type(node.ops[0]) in _WITH_EQUAL:
+        yield (node, "ops", 0), _WITH_EQUAL[type(node.ops[0])]()
     for holder, field, at in _numbers(node):
         held = getattr(holder, field)
-        yield from (((holder, field, at), number) for number in _others(held if at is None else held[at], names))
+        yield from (((holder, field, at), number) for number in _others(held if at is None else held[at]))
+
+
+def _names_in(node: ast.AST, source: _Source) -> Iterator[Part]:
+    """Yield other names and indices on the lines of the source."""
+    return source.names.changes(node) if source.is_near(node) else iter(())
 
 
 def _others_in(node: ast.AST, source: _Source) -> Iterator[Part]:
@@ -198,8 +249,8 @@ def _others_in(node: ast.AST, source: _Source) -> Iterator[Part]:
         yield (node, "op", None), ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
     elif isinstance(node, ast.Call):
         yield from _methods(node, next((names for names in _METHODS if _method(node) in names), ()))
-        for place in range(len(node.args) - 1):
-            yield (node, "args", None), _swapped(node.args, place)
+        swaps = range(len(node.args) - 1) if _method(node) not in _FROM_ELSEWHERE else ()
+        yield from (((node, "args", None), _swapped(node.args, place)) for place in swaps)
         for place in range(len(node.keywords) - 1):
             values = _swapped([one.value for one in node.keywords], place)
             named = [ast.keyword(one.arg, to) for one, to in zip(node.keywords, values, strict=True)]
@@ -245,7 +296,8 @@ def _numbers(node: Any) -> Iterator[Place]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         yield from ((node, "args", at) for at in range(len(node.args)))
     elif isinstance(node, ast.Compare):
-        yield node, "left", None
+        if not isinstance(node.left, ast.Constant):
+            yield node, "left", None
         yield from ((node, "comparators", at) for at in range(len(node.comparators)))
     elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
         yield from ((node.value, "elts", at) for at, one in enumerate(node.value.elts) if _is_number(one))
@@ -281,19 +333,16 @@ def _is_number(node: ast.expr) -> bool:
     return True
 
 
-def _others(number: ast.expr, names: Collection[str] = ()) -> Iterator[ast.expr]:
-    """Yield expressions for other numbers: one more or less, also in the operands of a product, quotient or rest.
-
-    `names`: those that may stand in place of a constant or of another name.
-    """
+def _others(number: ast.expr) -> Iterator[ast.expr]:
+    """Yield expressions for other numbers: one more or less, also in the operands of a product, quotient or rest."""
     if isinstance(number, ast.Constant):
         if type(number.value) is int:
             yield from (ast.Constant(value) for value in (number.value + 1, number.value - 1) if value >= 0)
     elif isinstance(number, ast.BinOp) and isinstance(number.op, ast.Add | ast.Sub):
-        yield from _sums(number, names)
+        yield from _sums(number)
     elif isinstance(number, ast.BinOp):
-        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left, names))
-        yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right, names))
+        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left))
+        yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right))
         if isinstance(number.op, ast.FloorDiv):
             # Rounded up.
             yield ast.UnaryOp(ast.USub(), ast.BinOp(ast.UnaryOp(ast.USub(), number.left), number.op, number.right))
@@ -304,22 +353,20 @@ def _others(number: ast.expr, names: Collection[str] = ()) -> Iterator[ast.expr]
     elif _is_number(number):
         yield from (ast.BinOp(number, operator, ast.Constant(1)) for operator in (ast.Add(), ast.Sub()))
         if isinstance(number, ast.Attribute):
-            alike = (name for names in _NUMBERS_OF_A_CORE if number.attr in names for name in names)
+            alike = (name for names in NUMBERS_OF_A_CORE if number.attr in names for name in names)
             yield from (ast.Attribute(number.value, name, number.ctx) for name in alike if name != number.attr)
-    if isinstance(number, ast.Constant | ast.Name):
-        yield from (ast.Name(name, ast.Load()) for name in names if name != getattr(number, "id", ""))
 
 
-def _sums(number: ast.BinOp, names: Collection[str]) -> Iterator[ast.expr]:
+def _sums(number: ast.BinOp) -> Iterator[ast.expr]:
     """Yield a sum or difference with one more or less, or with the other operator."""
     if not isinstance(number.right, ast.Constant):
-        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left, names))
+        yield from (ast.BinOp(left, number.op, number.right) for left in _others(number.left))
         if isinstance(number.left, ast.Constant):
             yield number.right
         if isinstance(number.right, ast.BinOp):
-            yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right, names))
+            yield from (ast.BinOp(number.left, number.op, right) for right in _others(number.right))
         yield ast.BinOp(number.left, ast.Sub() if isinstance(number.op, ast.Add) else ast.Add(), number.right)
         return
-    for right in _others(number.right, names):
+    for right in _others(number.right):
         is_zero = isinstance(right, ast.Constant) and right.value == 0
         yield number.left if is_zero else ast.BinOp(number.left, number.op, right)

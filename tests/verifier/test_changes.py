@@ -173,6 +173,33 @@ async def last_of_all(core, x, out):
     core.store(out[0], total)
 
 
+async def first_scale(core, x, out):
+    tile = core.nram.alloc(8, x.dtype, "tile")
+    scales = [2.0 * row for row in range(8)]
+    for row in range(8):
+        await core.memcpy(tile, x[row])
+        core.mul(tile, tile, scales[0])
+        await core.memcpy(out[row], tile)
+
+
+async def first_part(core, x, out):
+    tile = core.nram.alloc((8, 4), x.dtype, "tile")
+    for begin in range(0, x.shape[1], 4):
+        n = min(4, x.shape[1] - begin)
+        await core.memcpy(tile[:, :n], x[:, :n])
+        await core.memcpy(out[:, begin : begin + n], tile[:, :n])
+
+
+async def one_slot(core, x, out):
+    ring = core.nram.alloc((2, x.shape[1]), x.dtype, "ring")
+    await core.memcpy(ring[0], x[0])
+    for row in range(8):
+        if row < 7:
+            await core.memcpy(ring[(row + 1) % 2], x[row + 1])
+        core.neg(ring[row % 2], ring[row % 2])
+        await core.memcpy(out[row], ring[0])
+
+
 async def narrow_barrier(core, x, space, out):
     if core.is_memory_core:
         return
@@ -217,6 +244,9 @@ CASES = [
     (wrong_id, X, {"dim": 8, "kind": "UNION2"}, "write `x[core.task_id]` in place of `x[core.core_id]`"),
     (wrong_mode, (X / 3).astype(np.float16), BLOCK, "write `core.convert("),
     (by_method, X + 3, BLOCK, "write `self.core.add(self.tile, self.tile, 3.0)` in place of `self.core.sub(self.tile,"),
+    (first_scale, X * 2 * np.arange(8, dtype=X.dtype)[:, None], BLOCK, "write `scales[row]` in place of `scales[0]`"),
+    (one_slot, -X, BLOCK, "write `ring[row % 2]` in place of `ring[0]`"),
+    (first_part, X, BLOCK, "write `x[:, begin:begin + n]` in place of `x[:, :n]`"),
     (last_of_all, X[0].sum(keepdims=True), BLOCK, "write `total = total + await core.load(tile[column])`"),
 ]
 

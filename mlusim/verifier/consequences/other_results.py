@@ -55,38 +55,50 @@ def by_other_results(
 ) -> tuple[Finding, ...]:
     """Return findings with their remedies in the order that other results tell."""
     races = [finding for finding in findings if _may_lack_order(finding)]
+    ordered: Sequence[Finding] = races
     if races and (other := in_order()).is_right is not None:
-        findings = _rank_races(findings, races, other)
+        findings, ordered = _rank_races(findings, races, other)
     unwritten = [finding for finding in findings if any(map(_is_write, finding.remedies))]
     if len(unwritten) == 1 and (other := from_zeros()).is_right is not None:
         findings = tuple(_write_ranked(read, other) if read in unwritten else read for read in findings)
-    return _with_changes(findings, fixing, fixing_barriers)
+    return _with_changes(findings, ordered, fixing, fixing_barriers)
 
 
-def _rank_races(findings: tuple[Finding, ...], races: Sequence[Finding], other: OtherRun) -> tuple[Finding, ...]:
-    """Return findings with the remedies of races in the order that a run without these races tells."""
+def _rank_races(
+    findings: tuple[Finding, ...], races: Sequence[Finding], other: OtherRun
+) -> tuple[tuple[Finding, ...], list[Finding]]:
+    """Return findings with the remedies of races in the order that a run without these races tells.
+
+    And the races that a sync or a barrier fixes, as far as it tells.
+    """
     # A race without a wrong output may hide one.
     hidden = other.wrong.difference(*map(_wrong_outputs, findings))
     suspects = [race for race in races if (_wrong_outputs(race) or hidden) & other.wrong]
     ranked = [race for race in races if race.kind == "race" or (race in suspects and _keeps_order(other.log, race))]
-    return tuple(
+    in_place = tuple(
         _ranked(finding, is_right=finding not in suspects) if finding in ranked else finding for finding in findings
     )
+    return in_place, [race for race in races if race not in suspects]
 
 
 def _with_changes(
     findings: tuple[Finding, ...],
+    ordered: Collection[Finding],
     fixing: Callable[[Sequence[int], Collection[SourceLine]], Sequence[str]],
     fixing_barriers: Callable[[], Sequence[str]],
 ) -> tuple[Finding, ...]:
-    """Return findings with the changes of operands or barriers that fix all outputs first in the first error."""
+    """Return findings with the changes that fix all outputs first in the first error.
+
+    `ordered`: races between tasks that a barrier may fix are not searched.
+    """
     errors = [finding for finding in findings if finding.severity == ERROR]
     remedies: Sequence[str] = ()
-    if errors and all(map(_may_be_changed, errors)):
+    if errors and all(_may_be_changed(finding, ordered) for finding in errors):
         wrong_values = [part for finding in errors for part in finding.unfolded if part.kind == "wrong-value"]
         records = [record for part in wrong_values for record in part.clues["records"]]
-        sites = [site for finding in errors for site in finding.sites]
-        lines = {*(line for site in sites for line in (site.at, *site.called_at)), *map(stopped_at, errors)}
+        sites = [site for finding in errors if finding.kind != "wrong-value" for site in finding.sites]
+        accessed = (line for site in sites for line in (site.at, *site.called_at))
+        lines = dict.fromkeys((*accessed, *map(stopped_at, errors)))
         remedies = fixing(records, lines)
     if errors and not remedies and all(finding.kind in _OF_BARRIERS for finding in errors):
         remedies = fixing_barriers()
@@ -94,8 +106,10 @@ def _with_changes(
     return tuple(fixed if fixed and finding is errors[0] else finding for finding in findings)
 
 
-def _may_be_changed(finding: Finding) -> bool:
+def _may_be_changed(finding: Finding, ordered: Collection[Finding]) -> bool:
     """Return whether another number at one line may fix a fault: what is known of it is no sync, barrier or atomic."""
+    if finding.kind == "task-race" and _wrong_outputs(finding):
+        return finding not in ordered
     first = finding.remedies[0] if finding.remedies else ""
     return finding.kind in _OF_NUMBERS or (finding.kind in ("race", "task-race") and fixes_by(first, *_NO_SYNC))
 
