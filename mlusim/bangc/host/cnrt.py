@@ -83,6 +83,7 @@ class Cnrt(ProgramMemory):
 
     def note(self, name: str, location: SourceLine, values: list[Any]) -> None:
         """Note a call, before it takes effect."""
+        self.location = location
         self.waits.called(name, location, values, self._queues, self.regions())
 
     def _handle(self) -> int:
@@ -233,7 +234,7 @@ class Cnrt(ProgramMemory):
     # -- the device ----------------------------------------------------------------------------------------------------
 
     def cnrtSetDevice(self, number: int) -> int:
-        return 0 if number == 0 else self.failed("cnrtErrorArgsInvalid")
+        return 0 if number == 0 else self.failed("cnrtErrorArgsInvalid", f"device {number}: there is one device, 0")
 
     def cnrtGetDevice(self, target: int, *_: Any) -> int:
         """Also the flags of the device, and the access of one device to another: none."""
@@ -265,13 +266,13 @@ class Cnrt(ProgramMemory):
     def cnrtDeviceGetAttribute(self, target: int, attribute: int, _: int) -> int:
         value = ATTRIBUTES.get(attribute)
         if value is None:
-            return self.failed("cnrtErrorArgsInvalid")
+            return self.failed("cnrtErrorArgsInvalid", f"attribute {attribute} is not known")
         self.write(target, "<i", value(self.device.board))
         return 0
 
     def mlusim_device_name(self, target: int, size: int, device: int) -> int:
         if device:
-            return self.failed("cnrtErrorDeviceInvalid")
+            return self.failed("cnrtErrorDeviceInvalid", f"device {device}: there is one device, 0")
         return self.cnDeviceGetName(target, size, device)
 
     def cnrtDeviceGetPCIBusId(self, target: int, size: int, _: int) -> int:
@@ -311,7 +312,7 @@ class Cnrt(ProgramMemory):
         board = self.device.board
         value = {1: board.max_union * _MAX_UNION_KIND, 2: (1 << board.clusters) - 1, 3: board.clusters}.get(kind)
         if value is None:
-            return self.failed("cnrtErrorArgsInvalid")
+            return self.failed("cnrtErrorArgsInvalid", f"parameter {kind} is not known")
         self.write(target, "<Q", value)
         return 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from mlusim.host.device import Device
     from mlusim.memory.view import View
 
+_LOGGER = logging.getLogger("mlusim.cnrt")
 # Alignment of memory of the host, that of a vector register.
 _HOST_ALIGNMENT = 64
 _DIRECTIONS = ("HostToDev", "DevToHost", "DevToDev", "HostToHost", "PeerToPeer", "NoDirection")
@@ -60,6 +63,7 @@ class ProgramMemory:
         last_error: the status of the last function that failed.
         freed: device memory after `cnrtFree`: its name, by first address and end.
         call: the name of the present call; the position and the type code of each of its arguments, by value.
+        location: file and line of the present call.
         rooms: addresses that the present call passes, and the bytes from each to the end of its object, as far as the
             compiler knows.
     """
@@ -67,6 +71,7 @@ class ProgramMemory:
     def __init__(self, device: Device, runtime: Runtime) -> None:
         self.device = device
         self.call: tuple[str, dict[Any, tuple[int, int]]] = "", {}
+        self.location: tuple[str, int] = "", 0
         self.rooms: list[tuple[int, int]] = []
         self._runtime = runtime
         self.last_error = 0
@@ -76,8 +81,10 @@ class ProgramMemory:
         self._host: dict[int, tuple[Any, int]] = {}
         self._count = 0
 
-    def failed(self, name: str) -> int:
-        """Return a status and store it as the last error."""
+    def failed(self, name: str, reason: str) -> int:
+        """Return a status, store it as the last error, and log the reason, which a status does not state."""
+        file, line = self.location
+        _LOGGER.error("[%s] %s, %s:%d: %s", self.call[0], name, Path(file).name, line, reason)
         self.last_error = STATUS[name]
         return self.last_error
 
@@ -142,11 +149,12 @@ class ProgramMemory:
 
     def cnrtMalloc(self, target: int, size: int, *_: Any) -> int:
         if size <= 0 or not target:
-            return self.failed("cnrtErrorArgsInvalid")
+            reason = f"a size of {group_digits(size)} B" if target else "a null pointer for the address of the memory"
+            return self.failed("cnrtErrorArgsInvalid", reason)
         try:
             view = self.device.alloc(size, "uint8", f"device memory {self._count}", workspace=True)
-        except AllocationError:
-            return self.failed("cnrtErrorNoMem")
+        except AllocationError as error:
+            return self.failed("cnrtErrorNoMem", str(error))
         self._count += 1
         address = int(view.allocation.bytes().ctypes.data)
         self._memory[address] = view
@@ -230,7 +238,7 @@ class ProgramMemory:
 
     def cnrtMemcpy(self, dst: int, src: int, size: int, direction: int) -> int:
         if size < 0:
-            return self.failed("cnrtErrorArgsInvalid")
+            return self.failed("cnrtErrorArgsInvalid", f"a size of {group_digits(size)} B")
         if not 0 <= direction < len(_DIRECTIONS):
             names = ", ".join(_DIRECTIONS)
             raise InputError(f"{self.call[0]} with the direction {direction}: choose one of cnrtMemcpy{names}")
@@ -265,7 +273,7 @@ class ProgramMemory:
     def cnrtMemcpyPeer(self, dst: int, to: int, src: int, of: int, size: int, *_: Any) -> int:
         """Copy between devices, of which there is one; the last argument of the asynchronous form is a queue."""
         if to or of:
-            return self.failed("cnrtErrorDeviceInvalid")
+            return self.failed("cnrtErrorDeviceInvalid", f"device {to or of}: there is one device, 0")
         return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
 
     def copy_rows(
@@ -281,7 +289,7 @@ class ProgramMemory:
     def cnrtMemcpy3D(self, parameters: int) -> int:
         copy = volume_copy(parameters)
         if not copy.is_valid:
-            return self.failed("cnrtErrorArgsInvalid")
+            return self.failed("cnrtErrorArgsInvalid", "extents, positions and pitches that do not describe a copy")
         for side in (copy.target, copy.source):
             self._side(side.first, copy.end(side) - side.first, self.call[0])
         for target, source in copy.rows():
@@ -344,7 +352,8 @@ class ProgramMemory:
         One of the two types is such an integer.
         """
         if src_type not in _DTYPES or dst_type not in _DTYPES or not 0 <= rounding < len(_ROUNDINGS) or count < 0:
-            return self.failed("cnrtErrorArgsInvalid")
+            reason = f"{count} elements from type {src_type} to type {dst_type}, rounding {rounding}"
+            return self.failed("cnrtErrorArgsInvalid", reason)
         source, target = np.dtype(_DTYPES[src_type]), np.dtype(_DTYPES[dst_type])
         values = np.frombuffer(self._load(src, count * source.itemsize), source)
         with np.errstate(all="ignore"):

@@ -208,7 +208,8 @@ typedef struct {
     do {                                                                                            \
         cnrtRet_t mlusim_status = (__VA_ARGS__);                                                    \
         if (mlusim_status != cnrtSuccess) {                                                         \
-            printf("[%s:%d] CNRT error, code=%d\n", __FILE__, __LINE__, int(mlusim_status));        \
+            printf("[%s:%d] CNRT error, code=%d (%s)\n", __FILE__, __LINE__, int(mlusim_status),     \
+                   cnrtGetErrorStr(mlusim_status));                                                 \
             exit(1);                                                                                \
         }                                                                                           \
     } while (0)

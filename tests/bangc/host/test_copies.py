@@ -52,11 +52,16 @@ def _expected() -> np.ndarray[Any, Any]:
     return image
 
 
-def test_every_copy_and_set_moves_its_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_copy_and_set_moves_its_bytes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     device, file = Device(), tmp_path / "image.bin"
     assert run_program(bangc.compile(KERNELS / "copies.mlu", device), device, (str(file),)) == 0
     np.testing.assert_array_equal(np.fromfile(file, np.uint8).reshape(PARTS, PART), _expected())
     assert capfd.readouterr().out.split() == ["cnrtErrorArgsInvalid"] * 3 + ["cnrtErrorDeviceInvalid"]
+    *_, copy, peer = caplog.messages
+    assert copy.startswith("[cnrtMemcpy3D] cnrtErrorArgsInvalid, copies.mlu:75: extents, positions and pitches that do")
+    assert peer == "[cnrtMemcpyPeer] cnrtErrorDeviceInvalid, copies.mlu:76: device 1: there is one device, 0"
     report = device.verify()
     report.check()
     assert [finding.title for finding in report.hints] == []
