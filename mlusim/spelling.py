@@ -13,7 +13,10 @@ def nearest(word: str, names: Iterable[str], *, count: int = 1, cutoff: float = 
         # Of equally similar names, one that continues the word comes first: `add` before `pad` for `ad`.
         return -SequenceMatcher(None, name, word).ratio(), not name.startswith(word)
 
-    similar = sorted(get_close_matches(word, dict.fromkeys(names), n=count + 4, cutoff=cutoff), key=distance)[:count]
+    names = list(dict.fromkeys(names))
+    # A name whose first words are the word is most likely meant, however long: `nram_bytes` for `nram`.
+    longer = [name for name in names if word and name.startswith((f"{word}_", f"{word}-"))]
+    similar = sorted(longer or get_close_matches(word, names, n=count + 4, cutoff=cutoff), key=distance)[:count]
     return f"did you mean {' or '.join(similar)}? " if similar else ""
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Options of `mlusim run` that print or write something else than the run, which is only timed and saved.
 _OTHER_OUTPUT = ("--json", "--save-run", "--out", "--output", "-o", "--dry-run", "--help", "-h")
+_AS_ARGUMENTS = "{!r} is not a saved run; as arguments of `mlusim run`"
 
 
 def run_of(text: str) -> Result:
@@ -26,6 +27,7 @@ def run_of(text: str) -> Result:
 
     It is timing only, unless a kernel loads values that only a run with data has.
     """
+    from mlusim.cli.command_line import line_and_exit_code
     from mlusim.cli.operators import SUMMARIES
     from mlusim.cli.run import run
     from mlusim.explore.kernel_call import with_data_if_needed
@@ -34,11 +36,13 @@ def run_of(text: str) -> Result:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{text!r} is not a saved run, and read as arguments of `mlusim run`: {error}") from None
+        raise InputError(f"{_AS_ARGUMENTS.format(text)}: {error}") from None
+    if not words:
+        raise InputError(f"{text!r} is not a run: name a saved run, or give the arguments of `mlusim run` in quotes")
     # Text copied from a shell begins with the command.
     for command in ("mlusim", "run"):
         words = words[1:] if words[:1] == [command] and len(words) > 1 else words
-    is_run = bool(words) and (is_kernel_name(words[0]) or words[0] in SUMMARIES)
+    is_run = is_kernel_name(words[0]) or words[0] in SUMMARIES
     if not is_run and (len(words) <= 1 or Path(text).exists()):
         return load(text)
     for word in words:
@@ -58,9 +62,8 @@ def run_of(text: str) -> Result:
             else:
                 with_data_if_needed(execute)
         except click.UsageError as error:
-            raise InputError(
-                f"{text!r} is not a saved run, and read as arguments of `mlusim run`: {error.format_message()}"
-            ) from None
+            message, _ = line_and_exit_code(error)
+            raise InputError(f"{_AS_ARGUMENTS.format(text)}: {message[:1].lower()}{message[1:]}") from None
         result = load(file)
         result.made_by["command"] = shlex.join(["mlusim", "run", *without_folders(words)])
         return result

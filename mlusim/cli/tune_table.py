@@ -58,10 +58,15 @@ def _notes(tuning: Tuning) -> list[str]:
     notes = [summary]
     if not _has_plans(tuning):
         notes += [f"could not run: {refusal.strategy}: {refusal.message}" for refusal in tuning.refused[:_REASONS]]
-    bound = format_us(round(best["lower_bound_us"] * PS_PER_US))
-    bound_ratio = ratio(best["time_us"], best["lower_bound_us"])
+    bound_ps = round(best["lower_bound_us"] * PS_PER_US)
+    launch_ps = tuning.board.kernel_start_ps + tuning.board.kernel_end_ps
     early_end = ", so the search ended early" if tuning.at_lower_bound else ""
-    notes.append(f"the best takes {bound_ratio}{' ' if bound_ratio else ''}the lower bound of {bound}{early_end}")
+    if bound_ps >= launch_ps:
+        times = ratio(best["time_us"], best["lower_bound_us"])
+        notes.append(f"the best takes {times} the lower bound of {format_us(bound_ps)}{early_end}")
+    else:
+        time = format_us(round(best["time_us"] * PS_PER_US))
+        notes.append(f"the best takes {time}, the launch alone {format_us(launch_ps)}{early_end}")
     if tuning.as_good:
         others = "1 other is" if tuning.as_good == 1 else f"{tuning.as_good} others are"
         notes.append(f"{others} within 2 % of the best, which is less than the error of the model")

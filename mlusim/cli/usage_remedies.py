@@ -81,6 +81,8 @@ def _other_option(context: click.Context, option: str) -> str:
     kernel, name = context.command.name or "", option.lstrip("-").replace("-", "_")
     if is_kernel_name(kernel) and name in setting_names(kernel):
         return f"; {name} is a parameter of the kernel: --set {name}=VALUE"
+    if option == "--set" and kernel in SUMMARIES:
+        return f"; --set is for the parameters of a kernel, and {kernel} is an operator: its parameters are options"
     if instead := _INSTEAD.get((command, option)):
         return f"; {instead}"
     if what_runs and isinstance(context.command, click.Group):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
@@ -27,10 +27,11 @@ class LineChange(NamedTuple):
     """A source line of both runs, matched by file, function and text.
 
     Attributes:
-        file, function: its location; empty for time outside operations.
+        file, function: its location; empty for time outside operations. `file` is that of the first run.
         text: the line; empty if the source is unknown.
         before, after: its line number in each run; 0: not in that run.
         time_ps: time of the second run minus that of the first, per core on average.
+        file_after: the file of the second run, where it is another version of that of the first; else empty.
     """
 
     file: str
@@ -39,12 +40,15 @@ class LineChange(NamedTuple):
     before: int
     after: int
     time_ps: int
+    file_after: str = ""
 
     @property
     def location(self) -> str:
         """The file and the line numbers as text, such as `add.py:7 > 9`; empty for time outside operations."""
         if not self.file:
             return ""
+        if self.file_after:
+            return f"{self.file}:{self.before or '-'} -> {self.file_after}:{self.after or '-'}"
         numbers = f"{self.before or '-'} -> {self.after or '-'}" if self.before != self.after else str(self.before)
         return f"{self.file}:{numbers}"
 
@@ -193,12 +197,37 @@ class _LineTotal(NamedTuple):
 
 def _lines(old: dict[_LineKey, _LineTotal], new: dict[_LineKey, _LineTotal]) -> list[LineChange]:
     changes = []
+    renamed = _renamed(old, new)
+    file_after = {file: new_file for new_file, file in renamed.items()}
+    new = {key._replace(file=renamed.get(key.file, key.file)): total for key, total in new.items()}
     for key in {**old, **new}:
         before, after = old.get(key, _LineTotal(0, 0)), new.get(key, _LineTotal(0, 0))
         changes.append(
-            LineChange(key.file, key.function, key.text, before.line, after.line, after.time_ps - before.time_ps)
+            LineChange(
+                key.file,
+                key.function,
+                key.text,
+                before.line,
+                after.line,
+                after.time_ps - before.time_ps,
+                file_after.get(key.file, ""),
+            )
         )
     return sorted(changes, key=lambda change: (-abs(change.time_ps), change.file, change.before, change.after))
+
+
+def _renamed(old: Iterable[_LineKey], new: Iterable[_LineKey]) -> dict[str, str]:
+    """Return the file of the first run, by that of the second, where each has one that the other has not.
+
+    They are two versions of a kernel, such as v1.py and v2.py, if they have a function in common.
+    """
+    functions = [{(key.file, key.function) for key in keys if key.file} for keys in (old, new)]
+    old_files, new_files = ({file for file, _ in pairs} for pairs in functions)
+    if len(old_files - new_files) != 1 or len(new_files - old_files) != 1:
+        return {}
+    (old_file,), (new_file,) = old_files - new_files, new_files - old_files
+    is_version = any((new_file, function) in functions[1] for file, function in functions[0] if file == old_file)
+    return {new_file: old_file} if is_version else {}
 
 
 def _by_line(result: Result, cores: int) -> dict[_LineKey, _LineTotal]:

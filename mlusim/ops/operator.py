@@ -260,6 +260,12 @@ def plan(
     for name in attributes:
         if "dtype" in name and name not in attribute_names:
             raise InputError(f"plan of {schema.name} with {name}: {_ELEMENT_TYPES}")
+    if "shape" in attributes and "shape" not in attribute_names:
+        example = ", ".join([repr(schema.name), *(["(...)"] * len(schema.inputs))])
+        raise InputError(
+            f"plan of {schema.name} takes no shape=: pass the shapes of its tensors, {', '.join(schema.tensors)}, by "
+            f"position: mlusim.plan({example}, ...)"
+        )
     if len(shapes) != len(schema.inputs):
         types = f"; {_ELEMENT_TYPES}" if len(shapes) > len(schema.inputs) else ""
         raise InputError(

@@ -117,6 +117,13 @@ def test_losses_and_the_causes_of_each_line_sum_exactly():
     )
 
 
+def test_two_versions_of_a_file_are_compared_line_by_line(home):
+    (home / "k2.py").write_text(MOVED)
+    text = output_of("diff", "k.py:add --shape 65536 --set tile=512", "k2.py:add --shape 65536")
+    assert re.search(r"^\S+  k.py:7 -> k2.py:8 +await core.memcpy\(a\[:n\], x", text, re.MULTILINE)
+    assert not re.search(r"\.py:-", text)
+
+
 def test_diffing_a_saved_run_with_itself_shows_no_empty_tables(home):
     output_of("run", "k.py", "--shape", "4096", "--save-run", "a.zip", "-q")
     text = output_of("diff", "a.zip", "a.zip")
@@ -192,16 +199,21 @@ def test_suggestions_are_faster_and_match_retiming():
         (("gone.zip", "gone.zip"), "gone.zip: no such file"),
         (
             ("k.py:add --shape", "x"),
-            "is not a saved run, and read as arguments of `mlusim run`: Option '--shape' requires an arg",
+            "is not a saved run; as arguments of `mlusim run`: option '--shape' requires an arg",
         ),
-        (("k.py:add --shpe 4", "x"), "is not a saved run, and read as arguments of `mlusim run`: No such option"),
+        (("", "x"), "'' is not a run: name a saved run, or give the arguments of `mlusim run` in quotes"),
+        (
+            ("flip --shape 3", "x"),
+            "as arguments of `mlusim run`: missing option '--axis'; see `mlusim run flip --help`",
+        ),
+        (("k.py:add --shpe 4", "x"), "is not a saved run; as arguments of `mlusim run`: no such option"),
         (
             ("k.py:add", "x"),
             "add: no argument for x and out; give --shape (in Python shape=...) for random tensors (those that ",
         ),
         (
             ("k.py:add --set 'tile", "x"),
-            "is not a saved run, and read as arguments of `mlusim run`: No closing quotation",
+            "is not a saved run; as arguments of `mlusim run`: No closing quotation",
         ),
         (
             ("mlusim run k.py:add --shape 4 --save-run=r.zip", "x"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -200,6 +201,7 @@ def test_tune_prints_a_command_that_reproduces_the_best_time(home):
     words = ("--shape", "200000", "--set", "tile=256..4096*4", "--workers", "0")
     text = output_of("tune", "k.py:add", *words)
     assert max(map(len, text.splitlines()[:8])) <= 80
+    assert re.search(r"^the best takes \S+ x the lower bound of ", text, re.MULTILINE)
     found = json.loads(output_of("tune", "k.py:add", *words, "--json"))
     times = [found["best"]["time_ps"], *(row["time_ps"] for row in found["runners_up"])]
     assert len(times) == 3
@@ -323,6 +325,8 @@ def test_tune_shows_why_a_setting_cannot_run(home):
     assert "1 setting ran; 1 could not run\ncould not run: tile = -5: " in text
     assert "alloc of shape [-5]: an extent cannot be negative" in text
     assert "Nothing was varied" not in text
+    # The lower bound of 4096 elements is below the time of a launch.
+    assert re.search(r"^the best takes [\d.]+ us, the launch alone 0.98 us$", text, re.MULTILINE)
 
 
 WRONG = [
@@ -374,6 +378,10 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
         (("run", "k.py:add", "--shape", "64", "--grid", "4"), "No such option '--grid'. Did you mean '--dim'?; see"),
         (("verify", "k.py:add", "--shape", "64", "--board", "x"), "Did you mean '--device'?; see"),
         (("run", "cast", "--shape", "64", "--to", "int8"), "No such option '--to'. Did you mean '--dtype'?; see"),
+        (
+            ("sweep", "flip", "--set", "axis=0"),
+            "No such option '--set'; --set is for the parameters of a kernel, and flip is",
+        ),
         (("run", "gather", "--indices", "i.npy"), "No such option '--indices'. Did you mean '--index'?; see"),
         (("explain", "k.py:add", "--shape", "64"), '; a run is one argument, in quotes: mlusim explain "k.py:add --sh'),
         (

@@ -119,6 +119,10 @@ def test_a_tensor_that_requires_gradients_is_detached():
         (lambda: mlusim.plan("flip", (-1, 3), axis=0), r"the shape of x \[-1, 3\]: an extent cannot be negative"),
         (lambda: mlusim.plan("flap", (1, 3), axis=0), "no operator 'flap'; did you mean flip"),
         (
+            lambda: mlusim.plan("gather", shape=(1, 3)),
+            r"plan of gather takes no shape=: .*, x, index, by position: mlusim.plan\('gather', \(...\), \(...\), .*",
+        ),
+        (
             lambda: mlusim.plan("gather", (1, 3)),
             "plan of gather with 1 shape: pass one for each of its tensors, x, index",
         ),
