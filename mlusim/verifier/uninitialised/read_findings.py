@@ -80,14 +80,17 @@ def _findings(run: Run, effects: Sequence[_Effect]) -> list[Finding]:
     return _fold_readers(
         run.log,
         [
-            (_finding(run, group[0], len(group), is_hint=is_hint), _byte_ranges(group))
+            (_finding(run, group[0], len(group), is_hint=is_hint), _byte_ranges(run, group))
             for (*_, is_hint), group in groups.items()
         ],
     )
 
 
-def _byte_ranges(effects: Sequence[_Effect]) -> Ranges:
-    starts, stops = (np.concatenate([getattr(effect.read, edge) for effect in effects]) for edge in ("starts", "stops"))
+def _byte_ranges(run: Run, effects: Sequence[_Effect]) -> Ranges:
+    """Return the bytes of buffers that are as the first one: the cores of a kernel may have different ones."""
+    shapes = [run.log.allocations[effect.read.alloc].shape for effect in effects]
+    reads = [effect.read for effect, shape in zip(effects, shapes, strict=True) if shape == shapes[0]]
+    starts, stops = (np.concatenate([getattr(read, edge) for read in reads]) for edge in ("starts", "stops"))
     return union(starts, stops)
 
 
@@ -113,6 +116,7 @@ def _finding(run: Run, effect: _Effect, times: int, *, is_hint: bool) -> Finding
         nbytes=int((read.stops - read.starts).sum()),
         sites=sites,
         times=times,
+        clues={"alloc": read.alloc},
         fields={
             "buffer": allocation.name,
             "memory": allocation.memory,
@@ -239,7 +243,19 @@ def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Find
                 break
         else:
             groups.append((buffer, [ranges], [finding]))
-    return [_fold_with_place(main, others) for _, _, (main, *others) in groups]
+    return [_fold_with_place(_with_all_bytes(log, main, members), others) for _, members, (main, *others) in groups]
+
+
+def _with_all_bytes(log: Log, finding: Finding, ranges: Sequence[Ranges]) -> Finding:
+    """Return a finding with all bytes of a core's own buffer that are uninitialised somewhere: one write is missing."""
+    allocation = log.allocations[finding.clues["alloc"]]
+    if allocation.memory not in PRIVATE:
+        return finding
+    starts, stops = union(*(np.concatenate(edges) for edges in zip(*ranges, strict=True)))
+    inside = stops <= allocation.nbytes
+    starts, stops = starts[inside], stops[inside]
+    region = f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}"
+    return replace(finding, region=region, nbytes=int((stops - starts).sum()))
 
 
 def _fold_with_place(main: Finding, others: Sequence[Finding]) -> Finding:

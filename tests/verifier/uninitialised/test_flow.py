@@ -210,3 +210,18 @@ def test_launches_in_the_wrong_order_are_named():
     device.synchronize()
     (finding,) = device.verify().errors
     assert finding.remedy.startswith("launch copy, which writes these bytes later, before this kernel\nor write these")
+
+
+async def rows_added(core, x, out):
+    total = core.nram.alloc(x.shape, x.dtype, "total")
+    row = core.nram.alloc(x.shape[1], x.dtype, "row")
+    for number in range(x.shape[0]):
+        await core.memcpy(row, x[number])
+        core.add(total[number], total[number], row)
+    await core.memcpy(out, total)
+
+
+def test_a_finding_names_all_uninitialised_bytes_that_its_line_reads():
+    x = np.ones((4, 8), np.float32)
+    (finding,) = verify(rows_added, x, Output.like(x), kind="BLOCK", dim=1).errors
+    assert (finding.region, finding.nbytes, finding.times) == ("total[0:4, 0:8], 128 B in NRAM", x.nbytes, 4)
