@@ -71,7 +71,7 @@ class Module:
     Attributes:
         path: the source file.
         board: the board that it was compiled for.
-        entries: names of the entries; templates are instantiated by name.
+        entries, parameters: names of the entries; templates are instantiated by name.
         variables: its variables in GDRAM, which the instances of its templates share.
         calls: intrinsics and library functions that the file calls, with file and line of the first call.
         missing: those of them that the simulator does not support.
@@ -145,7 +145,17 @@ class Module:
     @property
     def entries(self) -> list[str]:
         """Names of the entries, in the order of the file."""
-        return [entry.launch_name + ("<...>" if entry.template else "") for entry in self._entries]
+        return list(self.parameters)
+
+    @property
+    def parameters(self) -> dict[str, tuple[str, ...]]:
+        """The declarations of the parameters of each entry, `const float *x`, in the order of the file."""
+        return {
+            entry.launch_name + ("<...>" if entry.template else ""): tuple(
+                re.sub(r"\* (?=[*\w])", "*", declaration) for declaration in entry.types
+            )
+            for entry in self._entries
+        }
 
     @property
     def _entries(self) -> list[Entry]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ class Surveyed:
     Attributes:
         file: its path, as passed.
         compiles: whether it compiles.
-        entries: its kernels; templates end in `<...>`.
+        entries, parameters: its kernels, and their parameters by kernel; templates end in `<...>`.
         has_main: whether it is a host program.
         known, missing: the intrinsics that it calls, and those of them that the simulator does not support.
         remedies: for each missing one the location of its first call, why it is not simulated, or what to call instead.
@@ -37,6 +37,7 @@ class Surveyed:
     file: str
     compiles: bool
     entries: tuple[str, ...] = ()
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     has_main: bool = False
     known: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -90,6 +91,7 @@ def survey(
             str(path),
             compiles=True,
             entries=tuple(module.entries),
+            parameters=module.parameters,
             has_main=module.has_main,
             known=known_calls,
             missing=missing,

@@ -103,6 +103,7 @@ Examples:
 
 # Endings of source files.
 _SOURCES = (".mlu", ".cpp", ".cc")
+_ERROR_LINES = 6  # of the compiler's message, for each file of a folder
 
 
 class _Run(SectionedCommand):
@@ -230,7 +231,7 @@ def check(
     for file in survey(paths, device, **compiling):
         surveys.append(file)
         if not (as_json or quiet):
-            _print_file(file)
+            print_surveyed(file)
     missing = sorted({name for file in surveys for name in file.missing})
     compiled = sum(file.compiles for file in surveys)
     if as_json:
@@ -242,12 +243,13 @@ def check(
     return 0 if compiled == len(surveys) and not missing else 1
 
 
-def _print_file(file: Surveyed) -> None:
-    """Print what `check` found in a file."""
+def print_surveyed(file: Surveyed, error_lines: int = _ERROR_LINES) -> None:
+    """Print the entries and intrinsics of a file, or so many lines of the compiler's message."""
     console.print_text(f"{file.file}: {'compiles' if file.compiles else 'does not compile'}")
-    entries = [*file.entries, *(["main"] if file.has_main else [])]
-    if entries:
-        console.print_text(f"  entries     {', '.join(entries)}")
+    for name, parameters in file.parameters.items():
+        console.print_text(f"  {name}({', '.join(parameters)})")
+    if file.has_main:
+        console.print_text("  main")
     if file.known:
         console.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
     for remedy in file.remedies:
@@ -255,4 +257,4 @@ def _print_file(file: Surveyed) -> None:
     if file.libraries:
         console.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
     if file.error:
-        console.print_text("  " + "\n  ".join(file.error.splitlines()[1:7]))
+        console.print_text("  " + "\n  ".join(file.error.splitlines()[1 : error_lines + 1]))

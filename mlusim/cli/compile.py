@@ -16,6 +16,7 @@ from mlusim.inputs import as_file
 from mlusim.source_code import file_and_kernel
 
 if TYPE_CHECKING:
+    from mlusim.bangc.survey import Surveyed
     from mlusim.hardware import Board
 
 _HELP = """\
@@ -43,18 +44,29 @@ def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool,
         if Path(file).suffix not in {".py", ".mlu"}:
             raise InputError(f"{file} is not a kernel file: name a .py or a .mlu file")
         as_file(file)
-    reports = [
-        _python_kernels(file) if file.endswith(".py") else _bangc_kernels(file, device, options) for file in files
-    ]
+    reports = []
+    for file in files:
+        is_python = file.endswith(".py")
+        report, surveyed = (_python_kernels(file), None) if is_python else _bangc_kernels(file, device, options)
+        reports.append(report)
+        if not (as_json or quiet):
+            _print(report, surveyed)
     if as_json:
         content = {"ok": not any(report["error"] for report in reports), "files": reports}
         print_with_provenance("compile", content, provenance_without_runs([device]))
-    elif not quiet:
-        for report in reports:
-            console.print_text(f"{report['file']}: {report['error'] or 'compiles'}")
-            for name, parameters in report["kernels"].items():
-                console.print_text(f"  {name}" if parameters is None else f"  {name}({', '.join(parameters)})")
     return int(any(report["error"] for report in reports))
+
+
+def _print(report: dict[str, Any], surveyed: Surveyed | None) -> None:
+    """Print the kernels of a file; of BANG C as `mlusim bangc check` does."""
+    if surveyed is not None:
+        from mlusim.cli.bangc import print_surveyed
+
+        print_surveyed(surveyed, error_lines=len(surveyed.error))
+        return
+    console.print_text(f"{report['file']}: {report['error'] or 'compiles'}")
+    for name, parameters in report["kernels"].items():
+        console.print_text(f"  {name}({', '.join(parameters)})")
 
 
 def _python_kernels(file: str) -> dict[str, Any]:
@@ -80,10 +92,11 @@ def _python_kernels(file: str) -> dict[str, Any]:
     return {"file": file, "error": error, "kernels": kernels}
 
 
-def _bangc_kernels(file: str, device: Board, options: dict[str, Any]) -> dict[str, Any]:
-    """Compile a BANG C file: its entries and missing intrinsics. Parameters are C++ types and are not listed."""
+def _bangc_kernels(file: str, device: Board, options: dict[str, Any]) -> tuple[dict[str, Any], Surveyed]:
+    """Compile a BANG C file: its entries with their parameters as declared, and its missing intrinsics."""
     from mlusim.bangc.survey import survey
 
     (surveyed,) = survey([file], device, **options)
     missing = "\n  ".join(("missing intrinsics:", *surveyed.remedies)) if surveyed.missing else ""
-    return {"file": file, "error": surveyed.error or missing, "kernels": dict.fromkeys(surveyed.entries)}
+    kernels = {name: list(parameters) for name, parameters in surveyed.parameters.items()}
+    return {"file": file, "error": surveyed.error or missing, "kernels": kernels}, surveyed

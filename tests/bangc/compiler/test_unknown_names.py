@@ -96,6 +96,7 @@ def test_missing_intrinsics_are_told_with_line_and_remedy(
     with pytest.raises(SystemExit, match="1"):
         program.main([*command, str(tmp_path / "kernel.mlu")])
     shown = capsys.readouterr().out
+    assert "kernel.mlu: compiles\n  kernel(float *out, half *narrow)\n  missing " in shown
     for line, text in (
         (4, "__bang_addd is not simulated: did you mean __bang_add?"),
         (5, "__bang_srl_scalar is not simulated: __bang_srl takes two vectors: fill one"),
