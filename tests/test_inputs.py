@@ -116,15 +116,21 @@ CALLS = [
     (
         lambda: mlusim.run(copy, X, mlusim.Output((1.5, 2))),
         mlusim.InputError,
-        r"out: the shape \(1\.5, 2\): a shape is",
+        r"Output: the shape \(1\.5, 2\): a shape is",
     ),
-    (lambda: mlusim.run(copy, X, mlusim.Output((1,) * 70)), mlusim.InputError, r"out: the shape has rank 70: NumPy"),
+    (lambda: mlusim.run(copy, X, mlusim.Output((1,) * 70)), mlusim.InputError, r"Output: the shape has rank 70: NumPy"),
     (
         lambda: mlusim.run(copy, X, mlusim.Output(None)),
         mlusim.InputError,
-        r"out: the shape None: a shape is an integer",
+        r"Output: the shape None: a shape is an integer",
     ),
-    (lambda: mlusim.run(copy, X, mlusim.Output((2, 3), pitch=1.5)), mlusim.InputError, r"out: pitch=1\.5: pass an int"),
+    (
+        lambda: mlusim.run(copy, X, mlusim.Output((2, 3), pitch=1.5)),
+        mlusim.InputError,
+        r"Output: pitch=1\.5: pass an int",
+    ),
+    (lambda: mlusim.Output(-1), mlusim.InputError, r"Output: the shape \[-1\]: an extent cannot be negative"),
+    (lambda: mlusim.Output("a", "b"), mlusim.InputError, r"Output: the shape 'a': a shape is"),
     (lambda: mlusim.Output.like(RAGGED), mlusim.InputError, r"Output\.like: the argument is not an array"),
     (lambda: mlusim.verify(copy, X, OUT, reference=RAGGED), mlusim.InputError, r"the reference is not an array"),
     (

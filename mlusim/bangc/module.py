@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -120,7 +120,7 @@ class Module:
 
     @property
     def has_main(self) -> bool:
-        """Whether it is a program."""
+        """Whether the file has a `main`."""
         if any(text.has_main for text in self._texts):
             return True
         # Under `#ifndef __BANG_ARCH__`, only the host has it.
@@ -294,21 +294,22 @@ class Module:
                     f"{name} of {self.path.name} is a template: name what it is instantiated with, such as "
                     f"{name}<{', '.join(['float'] * min(templates[0].template, 2))}>"
                 )
-            entries_text = ", ".join(self.entries) or "none: no function is __mlu_entry__ or __mlu_global__"
-            raise InputError(
-                f"{self.path.name} has no entry {name!r}; {nearest(name, points)}its entries: {entries_text}"
-            )
+            raise self._no_entry(name, points)
         from mlusim.bangc.execution.kernel import kernel_of
 
         return kernel_of(module, point)
 
+    def _no_entry(self, name: str, names: Iterable[str]) -> InputError:
+        """Return the error for a name that is not an entry's."""
+        if not self.entries:
+            return InputError(f"{self.path.name} has no entries: mark a function with __mlu_entry__ or __mlu_global__")
+        entries_text = ", ".join(self.entries)
+        return InputError(f"{self.path.name} has no entry {name!r}; {nearest(name, names)}its entries: {entries_text}")
+
     def _instantiate(self, name: str, instance: str) -> Module:
         base = name.split("<", 1)[0].strip()
         if all(base not in (entry.name, entry.qualified) for entry in self._entries):
-            raise InputError(
-                f"{self.path.name} has no entry {base!r}; {nearest(base, self.entries)}its entries: "
-                f"{', '.join(self.entries)}"
-            )
+            raise self._no_entry(base, self.entries)
         module = Module(
             self.path,
             self.board,

@@ -101,6 +101,8 @@ class NetBuilder:
 
     def __init__(self, name: str) -> None:
         self.name = as_text("NetBuilder: name", name)
+        if not name:
+            raise InputError("NetBuilder: name='' is empty: messages and results name the net by it")
         self._variables: dict[str, Variable] = {}
         self._inputs: list[Variable] = []
         self._instructions: list[Instruction] = []

@@ -18,7 +18,7 @@ from mlusim.inputs import as_array, check_flags, check_is
 from mlusim.log import NONE
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
-from mlusim.ops.argument_errors import unknown_argument
+from mlusim.ops.argument_errors import explained, unknown_argument
 from mlusim.ops.call import RunOptions
 from mlusim.ops.on_device import apply_on_device
 from mlusim.units import plural
@@ -70,6 +70,7 @@ class Program:
     def __repr__(self) -> str:
         return f"<program {self.name!r} on {self.board.name}: {plural(len(self), 'operator')}>"
 
+    @explained
     def execute(self, inputs: Mapping[Any, ArrayLike], **options: Unpack[RunOptions]) -> NetResult:
         """Run the net on a new device.
 

@@ -94,13 +94,13 @@ class NetResult(RunFigures):
         from mlusim.analysis.notebook import table_html
 
         heads, *rows = self._rows()
-        return table_html(f"net {self.name} on {self.board.name}", heads, rows)
+        return table_html(f"net {self.name!r} on {self.board.name}", heads, rows)
 
     def __str__(self) -> str:
         """Return one line per operator and the total."""
         rows = self._rows()
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = [f"net {self.name} on {self.board.name}"]
+        lines = [f"net {self.name!r} on {self.board.name}"]
         for row in rows:
             cells = zip("<<>>>>", widths, row, strict=True)
             lines.append("  " + "  ".join(f"{cell:{align}{width}}" for align, width, cell in cells).rstrip())

@@ -18,6 +18,8 @@ _INSTEAD = {
     ("sweep", "--kernel"): "a kernel is the argument of this command: mlusim sweep FILE.py:KERNEL",
     ("devices", "--device"): "a board is the argument of this command: mlusim devices mlu370-x4",
 } | {(command, "--csv"): _ROWS for command in ("tune", "compare", "validate")}
+# By option, for every command with the other option that stands first.
+_INSTEAD_WITH = {"--trace": ("--report", "--report DIR writes DIR/trace.json")}
 _TAKE_RUNS = ("diff", "explain")
 # Options of compilers that mlusim sets itself, and that of the vendor's compiler which names an architecture.
 _OF_COMPILERS = re.compile(r"-[OgfmWwclLo][\w=-]*")
@@ -71,6 +73,8 @@ def _other_option(context: click.Context, option: str) -> str:
     from mlusim.cli.operators import SUMMARIES
 
     words = context.find_root().obj or ()
+    if option in _INSTEAD_WITH and _has(context, _INSTEAD_WITH[option][0]):
+        return f"; {_INSTEAD_WITH[option][1]}"
     if "bangc" in context.command_path.split():
         return _of_compiler(option, words)
     # `mlusim sweep tin_shift` is a command of its own, below `sweep`.
@@ -109,8 +113,11 @@ def _of_compiler(option: str, words: tuple[str, ...]) -> str:
 def _extra_words(error: click.UsageError, context: click.Context, option: str) -> list[str]:
     """Return the words of a command line that belong to no option, if the command has this option."""
     extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
-    takes = any(option in parameter.opts for parameter in context.command.params)
-    return extra[1].split() if extra and takes else []
+    return extra[1].split() if extra and _has(context, option) else []
+
+
+def _has(context: click.Context, option: str) -> bool:
+    return any(option in parameter.opts for parameter in context.command.params)
 
 
 def _remedy_of_shape(error: click.UsageError, context: click.Context) -> str:

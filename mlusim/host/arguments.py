@@ -64,6 +64,13 @@ class Output:
     dtype: Any = "float32"
     pitch: int = 0
 
+    def __post_init__(self) -> None:
+        """Raise `InputError` for what is not a shape, an element type or a pitch, where the output is declared."""
+        shape, pitch = as_shape("Output: the shape", self.shape), as_count("Output: pitch", self.pitch, minimum=0)
+        dtype_of(self.dtype, "Output")
+        if pitch and (not shape or pitch < shape[-1]):
+            raise InputError(f"Output: a pitch of {pitch} elements for {list(shape)}: at least the last extent")
+
     @classmethod
     def like(cls, array: ArrayLike) -> Output:
         """Create an output with the shape and the element type of an array."""
@@ -73,14 +80,10 @@ class Output:
         return cls(model.shape, model.dtype)
 
     def make(self, device: Device, name: str) -> View:
-        """Allocate the tensor on a device. Raises `InputError` for a pitch smaller than a row."""
-        dtype = dtype_of(self.dtype, name)
-        shape = as_shape(f"{name}: the shape", self.shape)
-        pitch = as_count(f"{name}: pitch", self.pitch, minimum=0)
+        """Allocate the tensor on a device."""
+        shape, dtype, pitch = as_shape("Output: the shape", self.shape), dtype_of(self.dtype), self.pitch
         if not pitch:
             return device.alloc(shape, dtype, name)
-        if not shape or pitch < shape[-1]:
-            raise InputError(f"{name}: a pitch of {pitch} elements for {list(shape)}: at least the last extent")
         padded = device.alloc((*shape[:-1], pitch), dtype, name)
         return padded[..., : shape[-1]] if pitch > shape[-1] else padded
 

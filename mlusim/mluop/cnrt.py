@@ -63,7 +63,7 @@ class DevicePointer:
 
     def __repr__(self) -> str:
         offset = f" + {self.offset}" if self.offset else ""
-        return f"<device pointer {self.allocation.name}{offset} of {self.device.board.name}>"
+        return f"<pointer to {self.allocation.name}{offset} of {self.device.board.name}>"
 
     def view(self, shape: tuple[int, ...], dtype: Dtype) -> View:
         """Return the contiguous tensor that begins here."""

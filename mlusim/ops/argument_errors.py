@@ -38,6 +38,11 @@ def unknown_argument(function: str, word: str, names: Iterable[str]) -> Argument
     return ArgumentsError(f"{function} has no argument {word!r}: {has}")
 
 
+def converted(name: str, dtype: str) -> str:
+    """Return the code that converts a tensor, as an array or as a variable of a net."""
+    return f"{name}.astype({dtype!r}), or in a net builder.cast({name}, {dtype!r})"
+
+
 def explained(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
     """Let calls with wrong arguments raise `ArgumentsError`, which is a `TypeError` too, with the names it has."""
 

@@ -13,6 +13,7 @@ from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError, shown
 from mlusim.hardware import Board
 from mlusim.inputs import MAX_RANK, as_tuple, check_choice
+from mlusim.ops.argument_errors import converted
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import Input
 from mlusim.ops.schema import Tensor
@@ -223,7 +224,7 @@ def check_index_type(operator: str, index: Tensor) -> None:
     if index.dtype not in (INT32, INT64):
         raise InputError(
             f"{index.name} is {dtype_name(index.dtype)}: an index of {operator} is int32 or int64; "
-            f"{index.name}.astype('int64')"
+            f"{converted(index.name, 'int64')}"
         )
 
 

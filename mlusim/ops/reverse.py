@@ -17,7 +17,7 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
-from mlusim.ops.argument_errors import explained
+from mlusim.ops.argument_errors import converted, explained
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.call import RunOptions, single
 from mlusim.ops.operator import Operator, apply
@@ -126,7 +126,7 @@ def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis
     if seq_lengths.dtype not in (INT32, INT64):
         raise InputError(
             f"reverse_sequence: {name} is {dtype_name(seq_lengths.dtype)}: lengths must be int32 or int64; "
-            f"{name}.astype('int32')"
+            f"{converted(name, 'int32')}"
         )
     return x.shape, x.dtype
 

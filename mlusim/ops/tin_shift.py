@@ -19,7 +19,7 @@ from mlusim.hardware import Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import check_choice
 from mlusim.kernels.tin_shift import kernel_of
-from mlusim.ops.argument_errors import explained
+from mlusim.ops.argument_errors import converted, explained
 from mlusim.ops.call import Launches, RunOptions
 from mlusim.ops.operator import Operator, apply
 from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
@@ -101,9 +101,10 @@ def check_tin_shift(
             "batch entry and group; shifts.reshape(N, -1)"
         )
     if dtype not in (FLOAT16, FLOAT32):
-        raise InputError(f"{name} is {_type(dtype)}: tin_shift takes float16 or float32; {name}.astype('float32')")
+        rule = "tin_shift takes float16 or float32"
+        raise InputError(f"{name} is {_type(dtype)}: {rule}; {converted(name, 'float32')}")
     if shifts_dtype != INT32:
-        raise InputError(f"shifts is {_type(shifts_dtype)}: it must be int32; shifts.astype('int32')")
+        raise InputError(f"shifts is {_type(shifts_dtype)}: it must be int32; {converted('shifts', 'int32')}")
     batch, _, channels, hw = shape
     groups = shifts_shape[1]
     if shifts_shape[0] != batch:

@@ -343,6 +343,14 @@ def test_inputs_by_variable_and_unused_ones(builder):
         assert program.execute(given)[out].tolist() == [3, 2, 1, 0]
     with pytest.raises(InputError, match=r"input 'x' is given twice, by name and as a variable: give it once$"):
         program.execute({"x": data, x: data})
+    with pytest.raises(mlusim.ArgumentsError, match=r"^execute takes inputs by position, and 2 values were passed"):
+        program.execute(data, data)
+    with pytest.raises(
+        InputError, match=r"an index of gather is int32 or int64; x\.astype\('int64'\), or in a net buil"
+    ):
+        builder.gather(x, x, axis=0)
+    with pytest.raises(InputError, match=r"^NetBuilder: name='' is empty"):
+        NetBuilder("")
     stranger = NetBuilder("other").create_input(Float(32), (4,), "x")
     with pytest.raises(InputError, match=r"has no input x: float32 \[4\]"):
         program.execute({stranger: data})
@@ -353,7 +361,7 @@ def test_print_of_a_result(builder):
     builder.bitcast_convert(builder.flip(x, 0, name="turned"), UInt(8), name="bytes")
     result = builder.build().execute({"x": np.zeros((4, 6), np.float32)})
     title, header, turned, seen, total = str(result).splitlines()
-    assert title == "net test_basic on mlu370-x4"
+    assert title == "net 'test_basic' on mlu370-x4"
     assert header.split("  ")[1] == "output"
     assert "turned: float32 [4, 6]" in turned
     assert f"{result.steps[0].result.time_us:.2f}" in turned

@@ -375,6 +375,11 @@ def test_a_board_given_as_an_argument_suggests_device_option(home):
         (("sweep", "k.py:add", "--shape", "64", "--csv", "t.csv"), "; -o FILE.csv writes the table; see `mlusim sweep"),
         (("sweep", "flip", "--shape", "64", "--csv", "t.csv"), "; -o FILE.csv writes the table; see `mlusim sweep"),
         (("tune", "k.py:add", "--shape", "64", "--csv", "t.csv"), "; --json prints all rows; see `mlusim tune"),
+        (
+            ("run", "k.py:add", "--shape", "64", "--trace", "t"),
+            "'--trace'; --report DIR writes DIR/trace.json; see `mlusim",
+        ),
+        (("bangc", "run", "k.mlu", "--trace", "t"), "'--trace'; --report DIR writes DIR/trace.json; see `mlusim bangc"),
         (("run", "k.py:add", "--shape", "64", "--grid", "4"), "No such option '--grid'. Did you mean '--dim'?; see"),
         (("verify", "k.py:add", "--shape", "64", "--board", "x"), "Did you mean '--device'?; see"),
         (("run", "cast", "--shape", "64", "--to", "int8"), "No such option '--to'. Did you mean '--dtype'?; see"),

@@ -237,16 +237,17 @@ def test_arguments_of_a_sweep_are_text():
         mlusim.sweep(_nothing, arguments=[np.zeros(3)], workers=0)
 
 
-def test_an_invalid_element_type_names_its_tensor():
-    async def kernel(core, x, out):
-        del core, x, out
-
-    with pytest.raises(InputError, match=r"^out: dtype 'float33' is not an element type; did you mean float32"):
-        mlusim.run(kernel, np.zeros(3), mlusim.Output(3, "float33"))
-    with pytest.raises(InputError, match=r"^out: dtype 'fp16' is not an element type; did you mean float16\? accepted"):
-        mlusim.run(kernel, np.zeros(3), mlusim.Output(3, "fp16"))
-    with pytest.raises(InputError, match=r"^out: dtype '>f4' is float32 in the other byte order"):
-        mlusim.run(kernel, np.zeros(3), mlusim.Output(3, ">f4"))
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [
+        ("float33", "Output: dtype 'float33' is not an element type; did you mean float32"),
+        ("fp16", r"Output: dtype 'fp16' is not an element type; did you mean float16\? accepted"),
+        (">f4", "Output: dtype '>f4' is float32 in the other byte order"),
+    ],
+)
+def test_an_invalid_element_type_is_an_error_where_the_output_is_declared(dtype, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        mlusim.Output(3, dtype)
 
 
 @pytest.mark.parametrize("shape", [3, (3, 4)])

@@ -157,7 +157,7 @@ def test_an_output_with_a_pitch():
     (wrong,) = finding.folded
     assert (finding.kind, wrong.kind) == ("never-written", "wrong-value")
     assert finding.region == wrong.region == "out[3, 0:8], 32 B"
-    with pytest.raises(InputError, match=r"^out: a pitch of 7 elements for \[8, 8\]: at least the last extent"):
+    with pytest.raises(InputError, match=r"^Output: a pitch of 7 elements for \[8, 8\]: at least the last extent"):
         verify(rows, X, Output((8, 8), X.dtype, pitch=7), **ONE)
 
 

@@ -156,7 +156,7 @@ def test_use_after_free_and_free_twice(memory, caplog):
     status = cnrtMemcpy(memory, b"x", 1, cnrtMemcpyHostToDev)
     refused(caplog, status, cnrtErrorArgsInvalid, "dst points into buffer, which was freed")
     caplog.clear()
-    refused(caplog, cnrtFree(memory), cnrtErrorCndrvFuncCall, "<device pointer buffer of mlu370-x4> is freed already")
+    refused(caplog, cnrtFree(memory), cnrtErrorCndrvFuncCall, "<pointer to buffer of mlu370-x4> is freed already")
 
 
 def test_copies_and_free_come_after_queued_launches(caplog):
