@@ -203,6 +203,10 @@ def _run_program(program: Program, outputs: Outputs, **options: Any) -> int:
             title=f"{module.path.name} on {simulated.board.name}\n",
             entries={"status": status},
         )
+        if not (outputs.as_json or outputs.quiet):
+            is_sound = result.report is not None and result.report.ok
+            what = "; the checker does not compare values of a program: main compares what it copies back"
+            console.print_text(f"\nmain returned {status}{what if is_sound else ''}")
         if result.report is not None and not result.report.ok:
             return status or 1
     return status

@@ -86,7 +86,9 @@ def test_a_program_with_findings_fails(tmp_path: Path, capfd: pytest.CaptureFixt
         1,
         5,
     ]
-    assert "error: task-race" in capfd.readouterr().out
+    text = capfd.readouterr().out
+    assert "error: task-race" in text
+    assert text.endswith("\nmain returned 5\n")
     assert exit_code("bangc", "run", file, "--check", "-q") == 1
     printed = capfd.readouterr()
     assert printed.out == ""
