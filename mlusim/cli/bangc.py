@@ -30,6 +30,7 @@ from mlusim.cli.options import (
     dma_option,
     no_data_option,
     output_options,
+    print_options,
     report_option,
     save_run_option,
     seed_option,
@@ -216,7 +217,7 @@ def _run_program(program: Program, outputs: Outputs, **options: Any) -> int:
 @click.argument("paths", nargs=-1, required=True, metavar="FILE-OR-FOLDER...")
 @compile_options
 @device_option
-@output_options
+@print_options
 def check(
     *,
     paths: Sequence[str],

@@ -15,7 +15,7 @@ from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
 from mlusim.cli.operator_inputs import input_sections, inputs_json, read_operator_inputs, strategies_option
 from mlusim.cli.operators import SUMMARIES
-from mlusim.cli.options import devices_option, full_option, output_options, steady_option
+from mlusim.cli.options import devices_option, full_option, print_options, steady_option
 from mlusim.cli.provenance import print_with_provenance, provenance
 from mlusim.errors import InputError, PlanError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 _no_data_option = click.option("--no-data", is_flag=True, help="Timing only: results are not compared.")
-_OUTPUT_OPTIONS = (_no_data_option, steady_option, full_option, output_options)
+_OUTPUT_OPTIONS = (_no_data_option, steady_option, full_option, print_options)
 
 
 def _make_operator(command: Command) -> click.Command:

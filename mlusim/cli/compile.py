@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import console
-from mlusim.cli.options import compile_options, device_option, output_options
+from mlusim.cli.options import compile_options, device_option, print_options
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
 from mlusim.errors import InputError
 from mlusim.inputs import as_file
@@ -35,7 +35,7 @@ Examples:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @device_option
 @compile_options
-@output_options
+@print_options
 def compile_(*, files: Sequence[str], device: Board, as_json: bool, quiet: bool, **options: Any) -> int:
     """Compile or load kernels."""
     for file in files:

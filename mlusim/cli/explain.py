@@ -8,7 +8,7 @@ import click
 
 from mlusim.cli import console
 from mlusim.cli.option_types import FILE
-from mlusim.cli.options import output_options
+from mlusim.cli.options import print_options
 from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 from mlusim.units import PS_PER_US
@@ -34,7 +34,7 @@ _SHOWN = 8
 @click.command(help=_HELP)
 @click.argument("run", type=FILE, metavar="RUN")
 @click.option("--full", is_flag=True, help=f"Print all lines, not only the first {_SHOWN}.")
-@output_options
+@print_options
 def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
     """Explain the time of one run."""
     from mlusim.explore.explanation import explain as explained

@@ -6,7 +6,7 @@ import click
 
 from mlusim.cli import console
 from mlusim.cli.option_types import FILE
-from mlusim.cli.options import output_options
+from mlusim.cli.options import print_options
 from mlusim.cli.provenance import print_with_provenance, provenance_of
 from mlusim.errors import InputError
 from mlusim.quantities import quantity
@@ -29,7 +29,7 @@ Examples:
 @click.argument("run", type=FILE, metavar="RUN")
 @click.option("--at", "at", required=True, metavar="TIME", help="Simulated time.")
 @click.option("--core", type=int, default=0, show_default=True, metavar="N", help="Number of the core on the board.")
-@output_options
+@print_options
 def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None:
     """Show one core of a saved run at one moment."""
     from mlusim.results.saved import load

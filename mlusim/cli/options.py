@@ -89,9 +89,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")
 
 
+def print_options(function: Function) -> Function:
+    """--json and --quiet, for commands that write no files."""
+    return json_option(quiet_option(function))
+
+
 def output_options(function: Function) -> Function:
     """--json, --quiet and --force."""
-    return json_option(quiet_option(force_option(function)))
+    return print_options(force_option(function))
 
 
 COMPILE_OPTIONS = ("include", "define", "std", "compiler")

@@ -63,6 +63,12 @@ CLASHES = [
 ]
 
 
+@pytest.mark.parametrize("command", ["compare flip", "compile k.py", "explain r.zip", "inspect r.zip", "bangc check ."])
+def test_commands_that_write_no_files_have_no_force(folder, capsys, command):
+    code, text = error_of((*command.split(), "--force"), capsys)
+    assert (code, "No such option '--force'" in text) == (2, True)
+
+
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize(("arguments", "message"), CLASHES)
 def test_two_options_must_not_write_the_same_file(folder, capsys, arguments, message, force):
