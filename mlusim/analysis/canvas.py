@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+from collections.abc import Iterable
 from functools import cache
 from html import escape
 from importlib.util import find_spec
@@ -37,6 +38,7 @@ _PX_PER_POINT = 130 / 72
 _TITLE_PX, _LINE_PX = 36.0, 28.5
 _LEGEND_PX, _SWATCH_PX = 29.0, 32.0
 _MARGIN_PX = 16.0
+_BRIGHT = 3 * 255 / 2  # the sum of red, green and blue
 # A PNG is drawn this many times as wide, and its columns averaged, so that narrow spans are as strong as they are wide.
 _FINER = 4
 _THIN_PX = 4
@@ -203,6 +205,11 @@ class Canvas:
             parts += _rectangles_svg(shape) if isinstance(shape, Rectangles) else [_image_svg(shape)]
         parts += map(_text_svg, self.texts)
         return utf8("\n".join([*parts, "</svg>\n"]))
+
+
+def text_on(background: Iterable[int]) -> str:
+    """Return the colour of text, black or white, on a background of red, green and blue."""
+    return "#000000" if sum(background) > _BRIGHT else "#FFFFFF"
 
 
 def rgb(colour: str) -> tuple[int, int, int]:

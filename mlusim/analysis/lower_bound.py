@@ -96,7 +96,7 @@ class LowerBound:
     Attributes:
         io_ps: compulsory bytes at the nominal bandwidth.
         compute_ps: the operator's operations at the peak of all vector pipes, or of all tensor pipes if those ran; 0 if
-            the run is faster, by instructions of several operations each: then that peak is no bound.
+            the run is faster, by instructions of several operations each: then that peak is not a bound.
         time_ps: the larger of the two, at most the run's time.
         core_losses_ps: (cores, losses) picoseconds of each core above the bound by cause, in the order of `LOSSES`;
             each row sums to the run's time minus the lower bound.

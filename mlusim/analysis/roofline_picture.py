@@ -25,7 +25,7 @@ def draw_roofline(roof: Roofline | None, title: str, about: str) -> Canvas:
         canvas = Canvas(title, about)
         canvas.message("no roofline: the run took no time, or had nothing to move")
         return canvas
-    canvas = Canvas(title, about, *roof.about.replace(". ", ".\n", 1).split("\n"))
+    canvas = Canvas(title, about, *roof.about)
     lines = [line for line in roof.roofs if line.x]
     x = _decades([value for line in lines for value in line.x] + [point.x for point in roof.points])
     y = _decades([value for line in lines for value in line.y] + [point.y for point in roof.points])
@@ -41,7 +41,7 @@ def draw_roofline(roof: Roofline | None, title: str, about: str) -> Canvas:
         centre_x, centre_y = float(plot.at_x(math.log10(point.x))), float(plot.at_y(math.log10(point.y)))
         for size, fill in ((_POINT_PX + 2, "#FFFFFF"), (_POINT_PX, colour)):
             canvas.rectangles(centre_x - size, centre_y - size, centre_x + size, centre_y + size, fill)
-        entries.append((f"{point.name}: {point.y:.4g} {roof.y_label.partition('[')[2][:-1]}", colour, "box"))
+        entries.append((f"{point.name}: {point.y:.4g} {roof.unit}", colour, "box"))
     canvas.legend(entries)
     return canvas
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlusim.analysis.canvas import WIDTH, Canvas, rgb, width_of
+from mlusim.analysis.canvas import WIDTH, Canvas, rgb, text_on, width_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.plot import Plot, left_of, ticks
 from mlusim.analysis.style import core_colours
@@ -17,7 +17,6 @@ from mlusim.planning.plan import Plan
 from mlusim.units import group_digits, plural
 
 _FEW_TILES = 64
-_BRIGHT = 127
 _LABEL_SIZE = 8
 _UNWRITTEN = (255, 255, 255)
 _PANEL_PX, _BAR_PX, _GAP_PX = 430, 21, 21
@@ -114,6 +113,5 @@ def _name_tiles(plot: Plot, grid: TileGrid, tiles: Integers, values: Integers, c
         left, right = plot.at_x(grid.columns[[columns.min(), columns.max()]] + [0, 1])
         top, bottom = plot.at_y(grid.rows[[rows.min(), rows.max()]] + [0, 1])
         if right - left > width_of(str(value), _LABEL_SIZE) and bottom - top > 2 * _LABEL_SIZE:
-            colour = "#000000" if colours[value].mean() > _BRIGHT else "#FFFFFF"
             y, x = float(grid.rows[rows].mean() + 0.5), float(grid.columns[columns].mean() + 0.5)
-            plot.text(x, y, str(value), _LABEL_SIZE, colour=colour)
+            plot.text(x, y, str(value), _LABEL_SIZE, colour=text_on(colours[value].tolist()))

@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.canvas import Canvas, rgb, width_of
+from mlusim.analysis.canvas import Canvas, rgb, text_on, width_of
 from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.page.timeline import LANE_NAMES, CauseSpans, cause_spans
@@ -28,7 +28,6 @@ MAX_UNITS, _UNITS_OF_TWO = 16, 8
 MAX_SPANS = 12_000
 _MAGNIFIED = 12  # operations
 _LANE_PX, _DETAIL_LANE_PX, _UNIT_GAP = 11.5, 31.0, 0.6
-_BRIGHT = 382  # sum of red, green and blue
 _NAME_SIZE = 8
 _COLOURS = np.array([CAUSE_COLOURS[name] for name in CAUSES])
 _START_UP = list(CAUSES).index("dma_latency")
@@ -201,5 +200,4 @@ def _detail(canvas: Canvas, left: float, part: LogColumns, begin_ps: int) -> Non
         name = "start-up" if cause == _START_UP else spans.labels[int(spans.label[span])]
         if width_px[span] > width_of(name, 7) + 6:
             middle = low + float(spans.start_ps[span] + spans.length_ps[span] / 2)
-            colour = "#000000" if sum(rgb(_COLOURS[cause])) > _BRIGHT else "#FFFFFF"
-            plot.text(middle / scale, tops[int(spans.lane[span])] + 0.5, name, 7, colour=colour)
+            plot.text(middle / scale, tops[int(spans.lane[span])] + 0.5, name, 7, colour=text_on(rgb(_COLOURS[cause])))

@@ -58,7 +58,7 @@ class _Remedy(NamedTuple):
 
 # ASSUMED: smaller savings, as a fraction of the run's time, are below what the model can tell (docs/accuracy.md).
 _LEAST_SAVING = 0.01
-# Causes that are no work of a core itself.
+# Causes that are not work of the core itself.
 _WAITING = {"bandwidth_wait", "sync", "launch", "idle"}
 _SEGMENTS = {"dma_segment_ps": 0, "dma_element_ps": 0}
 _REMEDIES = {
@@ -195,9 +195,9 @@ def _copies_overlap(result: Result) -> bool:
 
 
 def _at_full_rate_ps(result: Result) -> int:
-    """Return the time of a run whose bytes all move at the rate of all cores, that before the first of them is done.
+    """Return the time of a run whose bytes all move at the rate measured until the first core finishes.
 
-    Those that are left share the DRAM among fewer, and are faster. 0 if no bytes move before.
+    After that, fewer cores share the DRAM, and each is faster. 0 if no bytes move before.
     """
     records = LogColumns(result.log, result.board)
     on_cores = records.task_unit < result.board.cores

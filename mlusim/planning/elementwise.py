@@ -148,12 +148,12 @@ def _largest_tiles(work: _Work, strategy: str, operator: str) -> dict[str, int]:
     Raises `PlanError` if not one block fits.
     """
     usable = work.board.nram_usable_bytes
-    bytes_per_element = {
+    bytes_per_block = {
         name: _BUFFERS[name] * work.tile_bytes * work.block for name in strategies_to_try(STRATEGIES, strategy)
     }
-    fitting = {name: usable // size for name, size in bytes_per_element.items() if size <= usable}
+    fitting = {name: usable // size for name, size in bytes_per_block.items() if size <= usable}
     if not fitting:
-        name, size = list(bytes_per_element.items())[-1]
+        name, size = list(bytes_per_block.items())[-1]
         buffers = "two buffers" if _BUFFERS[name] == 2 else "one buffer"
         serial = "choose strategy 'serial', or " if name != "serial" and size // 2 <= usable else ""
         raise PlanError(
@@ -164,12 +164,18 @@ def _largest_tiles(work: _Work, strategy: str, operator: str) -> dict[str, int]:
     return fitting
 
 
+# ASSUMED: tile counts of a task to try above the fewest: one by one where tiles are few, and multiples where they are
+# many. Times change little between them.
+_MORE_TILES, _FACTORS = 4, (2, 3, 4)
+
+
 def _candidates(work: _Work, strategy: str, largest_tile: int) -> Iterator[Candidate[int]]:
     """Yield candidates of some task counts and, as splits, tile counts: fewer tiles are larger, more overlap better."""
     for tasks in task_counts(work.board, work.blocks):
         share = ceil_div(work.blocks, tasks)
         fewest = ceil_div(share, largest_tile)
-        for per_task in (*range(fewest, fewest + 5), 2 * fewest, 3 * fewest, 4 * fewest):
+        few_more, multiples = range(fewest, fewest + _MORE_TILES + 1), (factor * fewest for factor in _FACTORS)
+        for per_task in (*few_more, *multiples):
             if per_task <= share:
                 tiles = min(tasks * per_task, work.blocks)
                 predicted = _predicted_ps(work, strategy, tasks, tiles)

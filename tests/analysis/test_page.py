@@ -382,5 +382,5 @@ def test_a_nets_result_shows_its_operators():
     net.flip(x, [0], name="b")
     out = net.build().execute({"x": np.ones((4, 8), np.float32)})
     shown = out._repr_html_()
-    assert "net &lt;net&gt; on" in shown
+    assert "net &#x27;&lt;net&gt;&#x27; on" in shown
     assert "flip" in shown

@@ -1,6 +1,7 @@
 """Writers of the output: planned tiles against slices, logged writes against task numbers written by the kernel."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,14 +48,21 @@ def test_planned_writers_match_the_tile_slices(drawn):
     assert (cells == cells[:, :, :1]).all()
 
 
-def test_a_grid_makes_rectangles_of_the_tiles():
-    whole = np.array([[0, 0, c, 0] for c in range(5)]), np.array([[1, 8, c + 1, 49] for c in range(5)])
-    grid = tile_grid((2, 8, 5, 49), Tiles(range(5), *whole, 0))
-    assert (grid.split, grid.inner) == (2, 1)
-    assert (grid.row_extent, grid.column_extent) == (16, 5)
-    rows = np.array([[n, 0] for n in range(3)]), np.array([[n + 1, 7] for n in range(3)])
-    grid = tile_grid((3, 7), Tiles(range(3), *rows, 0))
-    assert (grid.row_extent, grid.column_extent) == (3, 7)
+@pytest.mark.parametrize(
+    ("shape", "starts", "stops", "extents", "split"),
+    [
+        ((2, 8, 5, 49), [[0, 0, c, 0] for c in range(5)], [[1, 8, c + 1, 49] for c in range(5)], (16, 5), (2, 1)),
+        ((3, 7), [[n, 0] for n in range(3)], [[n + 1, 7] for n in range(3)], (3, 7), None),
+    ],
+    ids=["one tile per channel", "rows"],
+)
+def test_a_grid_makes_rectangles_of_the_tiles(shape, starts, stops, extents, split):
+    grid = tile_grid(shape, Tiles(range(len(starts)), np.array(starts), np.array(stops), 0))
+    assert (grid.row_extent, grid.column_extent) == extents
+    assert split is None or (grid.split, grid.inner) == split
+
+
+def test_the_grid_of_a_long_line_is_coarse():
     line = np.array([[0], [500_000]]), np.array([[500_000], [1_000_000]])
     grid = tile_grid((1_000_000,), Tiles(range(2), *line, 0))
     assert grid.row_extent * grid.column_extent == 1_000_000

@@ -36,13 +36,25 @@ class Point(NamedTuple):
 
 
 class Roofline(NamedTuple):
-    """A chart on logarithmic axes."""
+    """A chart on logarithmic axes.
+
+    Attributes:
+        x_label, quantity, unit: label of the horizontal axis; what the vertical one shows, and its unit.
+        roofs, points: its lines and points.
+        about: the lines of text below its title.
+    """
 
     x_label: str
-    y_label: str
+    quantity: str
+    unit: str
     roofs: list[Roof]
     points: list[Point]
-    about: str
+    about: tuple[str, str]
+
+    @property
+    def y_label(self) -> str:
+        """Label of the vertical axis."""
+        return f"{self.quantity} [{self.unit}]"
 
 
 def roofline(records: LogColumns, metrics: Metrics) -> Roofline | None:
@@ -70,10 +82,10 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
     ]
     side = "DRAM" if points[0].x < ridge else f"the {metrics.peak_pipe} pipes"
     about = (
-        f"The operator needs {points[0].x:.3g} operations for each byte that it must move. Below {ridge:.3g}, DRAM is "
-        f"the limit, and above it the {metrics.peak_pipe} pipes: here it is {side}."
+        f"The operator needs {points[0].x:.3g} operations for each byte that it must move.",
+        f"Below {ridge:.3g}, DRAM is the limit, and above it the {metrics.peak_pipe} pipes: here it is {side}.",
     )
-    return Roofline("operations for each byte [op/B]", "throughput [Gop/s]", roofs, points, about)
+    return Roofline("operations for each byte [op/B]", "throughput", "Gop/s", roofs, points, about)
 
 
 def _movement(records: LogColumns, metrics: Metrics) -> Roofline:
@@ -111,8 +123,8 @@ def _movement(records: LogColumns, metrics: Metrics) -> Roofline:
         if metrics.theory_ops is None
         else "The operator only moves data, so its roof is bandwidth."
     )
-    about = (
-        f"{reason} Launch and latency take {format_us(fixed_ps)} "
-        f"at any size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
+    fixed = (
+        f"Launch and latency take {format_us(fixed_ps)} at any size: below {half / KIB:.4g} KiB they cost more "
+        "than moving the bytes at the DRAM's peak."
     )
-    return Roofline("bytes moved [B]", "bandwidth [GB/s]", roofs, points, about)
+    return Roofline("bytes moved [B]", "bandwidth", "GB/s", roofs, points, (reason, fixed))

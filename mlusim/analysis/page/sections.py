@@ -260,7 +260,7 @@ class Sections:
         if roof is None:
             return "<p>Nothing to place under a roof: no time passed, or there was nothing to move.</p>"
         spoken = "; ".join(f"{point.name}: {point.y:.4g} {roof.y_label}" for point in roof.points)
-        return self._chart("roofline", esc(roof.about), spoken, charts.roofline(roof))
+        return self._chart("roofline", esc(" ".join(roof.about)), spoken, charts.roofline(roof))
 
     def _traffic(self) -> str:
         tensors = tensor_traffic(self.records)

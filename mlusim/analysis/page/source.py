@@ -19,7 +19,7 @@ from mlusim.arrays import Integers
 from mlusim.source_code import source_name, syntax_tree
 from mlusim.units import group_digits, percent
 
-# Of functions with more lines only those with figures are shown.
+# Longer functions show only the lines with figures.
 _MAX_LINES = 400
 _MIN_NAMED_SHARE = 0.001
 _NUMBER = ' class="number"'
@@ -121,7 +121,7 @@ def _block(
 
 
 def _logged_functions(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
-    """Return the functions that contain the logged lines: name, first and last line; from the log without text."""
+    """Return the functions that contain the logged lines: name, first and last line; without source, from the log."""
     spans = _functions(text) if text is not None else []
     functions: dict[tuple[str, int, int], None] = {}
     without_text: dict[str, list[int]] = {}
@@ -165,7 +165,7 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
 
 
 def _row(line: SourceLine, code: str, total_ps: int, most_ps: int) -> str:
-    """Return a line of the table; one without operations is silent."""
+    """Return a line of the table; a line without operations has the class `silent`."""
     figures = line.figures
     spent = {name: part for name, part in zip(CAUSES, figures.spent_ps.tolist(), strict=True) if part}
     segments = "".join(
