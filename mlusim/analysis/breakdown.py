@@ -42,7 +42,7 @@ CAUSES: dict[str, str] = {
     "sync": "syncs and barriers",
     "issue": "instruction issue",
     "launch": "launch overhead",
-    "idle": "idle (imbalance, tail)",
+    "idle": "load imbalance and tail",
 }
 
 

@@ -35,7 +35,7 @@ from mlusim.units import PS_PER_S, ceil_div
 
 LOSSES: dict[str, str] = {
     "launch": "launch overhead",
-    "latency": "DMA latency and instruction issue",
+    "latency": "exposed DMA latency and instruction issue",
     "extra_bytes": "DRAM: bytes beyond the compulsory ones",
     "contiguous": "DRAM: contiguous access below peak",
     "strided": "DRAM: strided access",
