@@ -89,16 +89,10 @@ def _steady(result: Result) -> list[Row]:
 
 
 def _compute_rows(metrics: Metrics) -> list[Row]:
-    """Return the rows of compute efficiency and bottleneck; unknown if the operations are not declared."""
+    """Return the rows of compute efficiency and bottleneck, which is unknown if the operations are not declared."""
     if metrics.compute_efficiency is None:
-        return [
-            Row(
-                "compute_efficiency",
-                "unknown",
-                "pass the operations that the computation requires: theory_ops, --theory-ops",
-            ),
-            Row("bottleneck", "unknown", "it is the larger of the two efficiencies, of which one is unknown"),
-        ]
+        note = "pass the operations that the result requires (theory_ops, --theory-ops) to see the bottleneck"
+        return [Row("compute_efficiency", "unknown", note)]
     compute = (
         f"of {metrics.peak_ops_per_s / GIGA:g} Gop/s, the peak of the {metrics.peak_pipe} pipes"
         if metrics.theory_ops
@@ -107,7 +101,7 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
     if metrics.compute_efficiency > 1:
         compute += (
             "; above 100 %: theory_ops is too high, or the kernel has 8-bit elements or instructions of several "
-            "operations, which that peak (T) does not count"
+            "operations, which that peak does not count"
         )
     return [
         Row("compute_efficiency", percent(metrics.compute_efficiency), compute),
