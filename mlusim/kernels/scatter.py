@@ -55,19 +55,19 @@ async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, p
     updates = Updates(core, index, src, settings, settings.chunk) if settings.chunk else None
     for tile in plan.tiles_of(core.task_id):
         slab = slabs(tile.shape)
-        replaced = _replaced(lookups, tile, src) if updates is None else None
-        if replaced is None or replaced.shape != slab.shape:
+        part_of_src = _part_of_src(lookups, tile, src) if updates is None else None
+        if part_of_src is None or part_of_src.shape != slab.shape:
             await copy_box(core, slab, box_of(x, tile.start, tile.stop))
-        if replaced is not None:
-            await copy_box(core, box_of(slab, (0,) * slab.ndim, replaced.shape), replaced)
+        if part_of_src is not None:
+            await copy_box(core, box_of(slab, (0,) * slab.ndim, part_of_src.shape), part_of_src)
         if updates is not None:
             box = (tile.start, tile.stop)
             row = 0 if lookups.aligned else math.prod(tile.shape[lookups.columns :])
-            await updates.apply(box, box, partial(_whole, slabs(tile.shape, row)))
+            await updates.apply(box, box, partial(_all_rows, slabs(tile.shape, row)))
         await copy_box(core, box_of(out, tile.start, tile.stop), slab)
 
 
-def _whole(rows: View, _: Box) -> View:
+def _all_rows(rows: View, _: Box) -> View:
     """Return all rows of a slab, which is as wide as a chunk of values."""
     return rows
 
@@ -114,12 +114,12 @@ class Updates:
             values = core.nram.alloc(self._chunk.values_at_once * self._chunk.row, src.dtype, "values")
             self._values_in = front_views(values)
 
-    async def apply(self, window: Box, counted: Box, rows_for: Callable[[Box], View]) -> None:
+    async def apply(self, window: Box, numbered_box: Box, rows_for: Callable[[Box], View]) -> None:
         """Apply the updates of a box of the output, in order.
 
         Args:
             window: the box.
-            counted: the box in which rows are numbered.
+            numbered_box: the box in which rows are numbered.
             rows_for: returns these rows, or the part of them that a chunk of values covers.
         """
         core, lookups = self._core, self._lookups
@@ -127,22 +127,22 @@ class Updates:
         for start, stop in _chunks(lookups, lookups.values_of(*window), self._chunk.sizes):
             origin = box_of(self._tuples, start[:rank], stop[:rank])
             index = await self._reader.load(origin)
-            addresses = lookups.addresses((start, stop), counted, index, origin, window=window)
+            addresses = lookups.addresses((start, stop), numbered_box, index, origin, window=window)
             rows = rows_for((start, stop))
             if self._chunk.fetch:
                 await self._fetch(rows, self._rows_of_src(start, stop), addresses)
                 continue
             source = box_of(self._src, start, stop)
-            loaded = self._values_in(source.shape)
+            loaded_values = self._values_in(source.shape)
             values = self._values_in(source.shape, rows.shape[1] if rows.ndim > 1 else 0)
             if self._listed:
-                copy_box_async(core, loaded, source)
+                copy_box_async(core, loaded_values, source)
                 to, positions, count = await self._reader.lists(addresses)
                 await core.sync_io()
                 if count:
                     await self._copy(rows, values, to, positions)
             elif self._numbered:
-                copy_box_async(core, loaded, source)
+                copy_box_async(core, loaded_values, source)
                 offsets, _ = self._reader.offsets(addresses)
                 await core.sync()
                 if core.board.has_gather:
@@ -151,7 +151,7 @@ class Updates:
                 else:
                     await self._copy(rows, values, offsets, None)
             else:
-                await copy_box(core, loaded, source)
+                await copy_box(core, loaded_values, source)
                 await self._copy(rows, values, addresses, None)
 
     async def _copy(self, rows: View, values: View, to: Addresses | View, positions: View | None) -> None:
@@ -223,7 +223,7 @@ def _chunks(lookups: Lookups, values: Box, sizes: Extents) -> Iterator[Box]:
         yield tuple(start), tuple(stop)
 
 
-def _replaced(lookups: Lookups, tile: Tile, src: View) -> View | None:
+def _part_of_src(lookups: Lookups, tile: Tile, src: View) -> View | None:
     """Return the part of src that replaces a tile if the index has no columns: each lookup replaces all."""
     start, stop = lookups.values_of(tile.start, tile.stop)
     if any(low >= high for low, high in zip(start, stop, strict=True)) or lookups.columns:
