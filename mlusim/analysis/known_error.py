@@ -29,7 +29,7 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.analysis.log_parts import pieces
 from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, LowerBound
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.run_kind import kind_of
+from mlusim.analysis.run_kind import described, kind_of
 from mlusim.errors import BoardError
 from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows
@@ -75,7 +75,7 @@ class ErrorEstimate:
         low, high = (signed(100 * extreme(self.errors), 0) for extreme in (min, max))
         errors = f"{low} %" if low == high else f"{low} to {high} %"
         band = f"{100 * COVERAGE:.0f} % band {format_us(self.low_ps)} to {format_us(self.high_ps)}"
-        measurements = f"{plural(len(self.nearest), 'measurement')} of the kind {self.kind!r}"
+        measurements = f"{plural(len(self.nearest), 'measurement')} of the kind {described(self.kind)}"
         unmeasured = f"; not measured: {self.why}" if self.why else ""
         return f"{band}; off by {errors} on {measurements} that the fit did not use{unmeasured}"
 

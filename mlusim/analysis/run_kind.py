@@ -35,6 +35,8 @@ _BY_INDEX = frozenset({"gather", "scatter", "memcpy_rows", "scalar_copy", "colle
 _MOST, _SOME, _LITTLE, _ALMOST_ALL = 0.5, 0.2, 0.1, 0.98
 _SMALL_RUN_BYTES, _SMALL_COPY_BYTES = MIB, 16 * KIB
 _FLOAT_BYTES = 4
+# The kinds whose names are not self-explanatory.
+_MEANINGS = {"row loads": f"arithmetic on copies of less than {_SMALL_COPY_BYTES // KIB} KiB"}
 
 
 def _route(direction: Direction) -> str:
@@ -50,6 +52,11 @@ def _route(direction: Direction) -> str:
 
 
 _ROUTES = {code: _route(direction) for direction, code in DIRECTION_CODES.items()}
+
+
+def described(kind: str) -> str:
+    """Return a kind for a message, in quotes, with its meaning if its name does not tell it."""
+    return f"{kind!r} ({_MEANINGS[kind]})" if kind in _MEANINGS else repr(kind)
 
 
 def kind_of(records: LogColumns, metrics: Metrics) -> str:

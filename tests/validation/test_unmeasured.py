@@ -184,6 +184,21 @@ async def convolutions(core, x, out):
     await core.memcpy(target.view("float32")[:1024].reshape(4, 4, 64), result)
 
 
+def test_the_kind_of_short_loads_is_explained():
+    async def short_rows(core, x, out):
+        row = None if core.is_memory_core else core.nram.alloc(KIB, np.float32)
+        for start in range(core.task_id * KIB, 0 if row is None else len(x), core.task_dim * KIB):
+            await core.memcpy(row, x[start : start + KIB])
+            core.add(row, row, row)
+            await core.memcpy(out[start : start + KIB], row)
+
+    device = Device("mlu370-x4", data=False)
+    x, out = (device.alloc(128 * KIB, np.float32) for _ in range(2))
+    device.launch(short_rows, x, out)
+    device.synchronize()
+    assert " of the kind 'row loads' (arithmetic on copies of less than 16 KiB) that the fit did" in known(device).text
+
+
 def test_a_board_file_is_its_preset_until_a_value_changes(tmp_path):
     """Its sources name the file, not the preset's sources."""
     path, text = tmp_path / "mine.toml", to_toml(board("mlu370-x4"))
