@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from mlusim.arrays import Array, Integers
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError
+from mlusim.errors import InputError, flag_of
 from mlusim.log import NONE, Log
 from mlusim.memory.view import View
 from mlusim.units import group_digits
@@ -110,13 +110,26 @@ def _check_reference(name: str, result: Array, expected: Array) -> None:
 
 def _with_tolerance(remedies: Sequence[str], result: Array, expected: Array, wrong: Integers) -> list[str]:
     """Return the remedies with that of a tolerance: the first if all differences are rounding, else if they may be."""
-    largest, share = _largest_difference(result, expected, wrong)
-    allowance = f"(the largest difference is {largest:.2g}): absolute_tolerance or --absolute-tolerance"
-    if _is_rounding(share, result.dtype):
-        return [f"allow for rounding {allowance}", *remedies]
-    if 0 < share <= _ROUNDING:
-        return [*remedies[:-1], f"{remedies[-1]}; if it is only rounding, allow for it {allowance}"]
-    return list(remedies)
+    differences = _largest_differences(result, expected, wrong)
+    is_rounding = _is_rounding(differences.share, result.dtype)
+    if not (is_rounding or 0 < differences.share <= _ROUNDING):
+        return list(remedies)
+    is_relative = differences.relative <= max(differences.share, _ROUNDING)
+    name, of_it = ("tolerance", " of it") if is_relative else ("absolute_tolerance", "")
+    limit = f"{_rounded_up(differences.relative if is_relative else differences.absolute):g}"
+    allowance = (
+        f"{flag_of(name)} {limit} (in Python {name}={limit}): the largest difference from the reference is at most "
+        f"{limit}{of_it}"
+    )
+    if is_rounding:
+        return [f"allow for rounding: {allowance}", *remedies]
+    return [*remedies[:-1], f"{remedies[-1]}; if it is only rounding, allow for it: {allowance}"]
+
+
+def _rounded_up(value: float) -> float:
+    """Return a positive value with two digits, rounded up."""
+    exponent = math.floor(math.log10(value)) - 1
+    return float(f"{math.ceil(value / 10.0**exponent)}e{exponent}")
 
 
 def _making_lines(lineages: Sequence[Lineage]) -> list[str]:
@@ -190,26 +203,38 @@ def _rule(tolerance: float, absolute_tolerance: float) -> str:
 
 def are_rounded(result: Array, expected: Array, wrong: Array) -> bool:
     """Return whether the elements at these flat positions differ by rounding only, as sums in another order do."""
-    return bool(len(wrong)) and _is_rounding(_largest_difference(result, expected, wrong)[1], result.dtype)
+    return bool(len(wrong)) and _is_rounding(_largest_differences(result, expected, wrong).share, result.dtype)
 
 
 def _is_rounding(share: float, dtype: np.dtype[Any]) -> bool:
     return 0 < share <= _rounding_limit(dtype)
 
 
-def _largest_difference(result: Array, expected: Array, wrong: Array) -> tuple[float, float]:
-    """Return the largest difference of the wrong elements, and that as a part of the largest value of the reference.
+class _Differences(NamedTuple):
+    """The largest difference of the wrong elements from the reference; all are 0 for integers.
 
-    Both are 0 for integers; the part is infinite if the reference is 0.
+    Attributes:
+        absolute: the difference.
+        share: that as a part of the largest value of the reference; infinite if that is 0.
+        relative: the largest difference as a part of the element's own reference; infinite if one is 0.
     """
+
+    absolute: float
+    share: float
+    relative: float
+
+
+def _largest_differences(result: Array, expected: Array, wrong: Array) -> _Differences:
     if result.dtype.kind in "biu":
-        return 0.0, 0.0
+        return _Differences(0.0, 0.0, 0.0)
     with np.errstate(all="ignore"):
         actual, reference = _wide(result.reshape(-1)[wrong]), _wide(expected.reshape(-1)[wrong])
         finite = np.isfinite(expected)
-        largest = float(np.abs(actual - reference).max())
+        difference = np.abs(actual - reference)
+        largest = float(difference.max())
+        relative = float(np.where(difference == 0, 0, difference / np.abs(reference)).max())
         scale = float(np.abs(_wide(expected[finite])).max()) if finite.any() else 0.0
-    return largest, largest / scale if scale else np.inf
+    return _Differences(largest, largest / scale if scale else np.inf, relative)
 
 
 def _rounding_limit(dtype: np.dtype[Any]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -151,8 +153,8 @@ def test_a_rule_names_its_tolerances_and_differences_like_those_of_rounding_thei
     (finding,) = verify(copied, x, Output.like(x), reference=np.float32([1, 0, 0]), **options, **ONE).findings
     assert finding.rule == "the output must equal the reference within 0.0001 of it plus 1e-09"
     assert finding.remedy == (
-        "check the operation that made these bytes; if it is only rounding, allow for it (the largest difference is "
-        "1e-05): absolute_tolerance or --absolute-tolerance"
+        "check the operation that made these bytes; if it is only rounding, allow for it: --absolute-tolerance 1e-05 "
+        "(in Python absolute_tolerance=1e-05): the largest difference from the reference is at most 1e-05"
     )
     (finding,) = verify(copied, x, Output.like(x), reference=np.float32([2, 0, 0]), **ONE).findings
     assert "rounding" not in finding.remedy
@@ -164,4 +166,6 @@ def test_differences_of_a_unit_in_the_last_place_are_rounding_first(dtype):
     reference = x.copy()
     reference[1] += ml_dtypes.finfo(dtype).eps
     (finding,) = verify(copied, x, Output.like(x), reference=reference, **ONE).findings
-    assert finding.remedies[0].startswith("allow for rounding (the largest difference is ")
+    form = r"allow for rounding: --tolerance (\S+) \(in Python tolerance=\1\): .* is at most \1 of it$"
+    remedy = re.match(form, finding.remedies[0])
+    assert verify(copied, x, Output.like(x), reference=reference, tolerance=float(remedy[1]), **ONE).ok
