@@ -248,7 +248,7 @@ def assign(
             shaped = f"{dtype_name(dtype_of(value.dtype))}:{','.join(map(str, value.shape))}"
             raise InputError(
                 f"{kernel}: {name} is only read (a pointer to const), and {shaped} is a tensor to write; give "
-                f"--arg {name}=FILE.npy, or --arg {name}=random:{shaped}"
+                f"{_as_argument(f'{name}=random:{shaped}')} or {name}=FILE.npy"
             )
     return {name: values[name] for name in (*parameters, *optional) if name in values}
 

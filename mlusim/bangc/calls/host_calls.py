@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from mlusim.cores.tasks.launch_checks import UNIONS
 from mlusim.hardware import Board
 
 _STATUS = """
@@ -128,6 +129,9 @@ NOTHING_TO_DO = frozenset(
     )
 )
 
+# `cnrtFunctionType_t`, as in `cnrt.h`: a union of n clusters is n times that of one.
+FUNCTION_TYPE_UNION1 = 4
+FUNCTION_TYPES = {1: "BLOCK"} | {FUNCTION_TYPE_UNION1 * clusters: name for name, clusters in UNIONS.items()}
 # `cnrtRet_t`, as in `cnrt.h`.
 STATUS = {
     "cnrtSuccess": 0,

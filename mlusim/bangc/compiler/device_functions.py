@@ -1,4 +1,4 @@
-"""Functions of the board in a program of several files: each file has its own.
+"""Device functions in a program of several files: each file keeps its own.
 
 The vendor's compiler compiles the code for the board of each file by itself, so that two files may define functions of
 one name, and templates of one name that differ. The linker would refuse the former and merge the latter. A function
@@ -15,7 +15,7 @@ from mlusim.bangc.compiler.source import Source
 from mlusim.bangc.compiler.undeclared_names import OWN
 
 FUNCTION_WORD, HOST_WORD = "__mlusim_func", "__mlusim_host"
-# Words before a function whose linkage they determine, or whose declaration is none of a function.
+# Words before a function whose linkage they determine, or that show that no function is declared.
 _OTHER = frozenset(("static", "extern", "friend", "typedef", "using", "operator", HOST_WORD, ENTRY_WORD))
 
 

@@ -246,7 +246,7 @@ def _refuse_value(declarator: list[Token], marker: Token) -> None:
 
 
 def _end_of_template_parameters(tokens: list[Token]) -> int:
-    """Return where a declaration continues after `template <...>`; 0 if it is no template."""
+    """Return where a declaration continues after `template <...>`; 0 if it is not a template."""
     is_template = bool(tokens) and tokens[0].text == "template"
     return closing_angle(tokens, 1) + 1 if is_template else 0
 

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 _OPENING, _CLOSING = "([{", ")]}"
 _ATTRIBUTES = ("__attribute__", "alignas", "__attribute", "__declspec")
 CLASSES = frozenset(("class", "struct", "union", "enum"))
-# Words that take brackets, and are no names of functions.
+# Words that take brackets, and are not names of functions.
 NOT_FUNCTION_NAMES = frozenset(
     (
         *(*_ATTRIBUTES, "__launch_bounds__", "decltype", "typeof", "__typeof__", "typeid", "noexcept", "explicit"),

@@ -154,7 +154,7 @@ def _slips(message: str, unknown_names: set[str]) -> str:
             choose_one(name, candidates) if len(candidates) > 1 else nearest(name, library_names(), cutoff=0.8).rstrip()
         )
         notes.append((name, note))
-    return "".join(f"\nnote: {name} is no name of the headers: {note}" for name, note in notes if note)
+    return "".join(f"\nnote: {name} is not a name of the headers: {note}" for name, note in notes if note)
 
 
 def _calls(texts: list[Rewritten]) -> dict[str, tuple[str, int]]:

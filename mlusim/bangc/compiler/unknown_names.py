@@ -21,7 +21,7 @@ def is_unknown(name: str) -> bool:
 # Why an instruction is not supported, by a part of its name.
 _REASONS = (
     (r"^(cnnl|CNNL)", "the vendor's library of operators, CNNL, is not simulated; launch kernels of your own"),
-    (r"^(cn|CN)", "it is none of the functions of the vendor's host libraries that mlusim has"),
+    (r"^(cn|CN)", "mlusim does not have this function of the vendor's host libraries"),
     (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
     (
         r"^__trc_|^__tensor_",

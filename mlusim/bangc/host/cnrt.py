@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mlusim.bangc.calls.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
+from mlusim.bangc.calls.host_calls import ATTRIBUTES, FUNCTION_TYPE_UNION1, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.debug_lines import SourceLine
 from mlusim.bangc.host.host_time import HostTime
 from mlusim.bangc.host.memory import ProgramMemory
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _HANDLE = 0x10000
 _VALUES_OF_2D_ASYNC = 8
-_MAX_UNION_KIND = 4
 # `CN_ERROR_NOT_READY`
 _CN_NOT_READY = 100005
 # As in `cnrt.h`: libraries refuse a runtime that is older than the header that they were compiled with.
@@ -310,7 +309,7 @@ class Cnrt(ProgramMemory):
 
     def cnGetCtxConfigParam(self, _: int, kind: int, target: int) -> int:
         board = self.device.board
-        value = {1: board.max_union * _MAX_UNION_KIND, 2: (1 << board.clusters) - 1, 3: board.clusters}.get(kind)
+        value = {1: board.max_union * FUNCTION_TYPE_UNION1, 2: (1 << board.clusters) - 1, 3: board.clusters}.get(kind)
         if value is None:
             return self.failed("cnrtErrorArgsInvalid", f"parameter {kind} is not known")
         self.write(target, "<Q", value)
@@ -318,7 +317,7 @@ class Cnrt(ProgramMemory):
 
     def cnGetCtxMaxParallelUnionTasks(self, _: int, kind: int, target: int) -> int:
         board = self.device.board
-        self.write(target, "<i", board.cores if kind == 1 else board.clusters // max(kind // _MAX_UNION_KIND, 1))
+        self.write(target, "<i", board.cores if kind == 1 else board.clusters // max(kind // FUNCTION_TYPE_UNION1, 1))
         return 0
 
     def cnQueueIsCapturing(self, _: int, target: int) -> int:

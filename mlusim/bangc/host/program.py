@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.calls.call_record import decode_call, file_at, set_result, text_at
-from mlusim.bangc.calls.host_calls import ADDRESSES, OF_FLOATS
+from mlusim.bangc.calls.host_calls import ADDRESSES, FUNCTION_TYPES, OF_FLOATS
 from mlusim.bangc.calls.intrinsics import intrinsics
 from mlusim.bangc.compiler.undeclared_names import OWN
 from mlusim.bangc.execution import faults
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from mlusim.bangc.module import Module
     from mlusim.cores.core import Core
 
-_KINDS = {1: "BLOCK", 4: "UNION1", 8: "UNION2", 16: "UNION4", 32: "UNION8", 64: "UNION16"}
 _LAUNCH = "__mlusim_launch"
 _UNKNOWN = "__mlusim_unknown"
 _MAIN = "main"
@@ -235,8 +234,8 @@ class Program:
             raise InputError(f"{callee}<<<...>>> launches a null pointer: set it to a kernel first")
         if function and not self.module.is_kernel(function - base):
             raise InputError(
-                f"{callee}<<<...>>>: {plain_name} is no kernel that these files define: define it with __mlu_entry__, "
-                "or name its source file, too"
+                f"{callee}<<<...>>>: {plain_name} is not a kernel of these files: define it with __mlu_entry__, or "
+                "name its source file, too"
             )
         offset = self._on_board(callee, function - base) if function else 0
         caller = self._on_board(callee, body - base)
@@ -248,11 +247,11 @@ class Program:
 
         kernel = entry_function(file_at(file), line, plain_name, task)
         kernel.__name__ = kernel.__qualname__ = callee
-        if kind not in _KINDS:
-            names = ", ".join(f"{name.capitalize()} ({number})" for number, name in _KINDS.items())
+        if kind not in FUNCTION_TYPES:
+            names = ", ".join(f"{name.capitalize()} ({number})" for number, name in FUNCTION_TYPES.items())
             problem = f"{callee}<<<...>>> with the function type {kind}"
             raise InputError(f"{problem}: choose one of cnrtFuncType{names}")
-        launch = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
+        launch = self.device.launch(kernel, dim=(x, y, z), kind=FUNCTION_TYPES[kind], queue=self._cnrt.queue(queue))
         self.device.log.launches[launch.index].launched_at = f"{Path(file_at(file)).name}:{line}"
         self._cnrt.queued.setdefault(queue, []).append(launch)
         self._cnrt.host_time.launched()

@@ -41,7 +41,7 @@ class Region(NamedTuple):
 
 
 def spans_of(name: str, values: Sequence[int]) -> tuple[Span, ...]:
-    """Return the bytes that a copy or a set writes and reads. Those of rows enclose them."""
+    """Return the bytes that a copy or a set writes and reads; for one of rows, from its first byte to its last."""
     name = SAME.get(name, name)
     if "Memset" in name:
         return _present(Span(values[0], values[0] + values[2] * (4 if "D32" in name else 1), writes=True))
@@ -60,7 +60,7 @@ def spans_of(name: str, values: Sequence[int]) -> tuple[Span, ...]:
             Span(copy.target.first, copy.end(copy.target), writes=True),
             Span(copy.source.first, copy.end(copy.source), writes=False),
         )
-    # With the number of a device after each address.
+    # cnrtMemcpyPeer has the number of a device after each address.
     source, size = (values[2], values[4]) if name == "cnrtMemcpyPeer" else (values[1], values[2])
     return _present(Span(values[0], values[0] + size, writes=True), Span(source, source + size, writes=False))
 

@@ -193,7 +193,7 @@ def loop_end(log: Log, launch: int, issued: int) -> tuple[int, int]:
         launch: the launch.
         issued: number of operations issued by a task that is in the loop.
 
-    Of several tasks, the least number; 0 if one is not in a loop. Of those that follow, the largest number.
+    If tasks differ, the least number that they have issued, and the largest that follow; 0 if one is not in a loop.
     """
     run = RunSoFar(log)
     ends, follow = [], []

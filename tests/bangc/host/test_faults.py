@@ -311,7 +311,7 @@ def test_the_library_of_the_wheels_compiler_is_no_users_code_in_whatever_environ
         (
             "void k(float *x) { }",
             "k<<<1, cnrtFuncTypeBlock>>>(x)",
-            r"k<<<...>>>: k is no kernel that these files define: define it with __mlu_en",
+            r"k<<<...>>>: k is not a kernel of these files: define it with __mlu_en",
         ),
         (
             "",

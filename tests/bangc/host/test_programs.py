@@ -13,11 +13,20 @@ import pytest
 import mlusim
 from command_line import exit_code
 from mlusim import Device, bangc
+from mlusim.bangc.calls.host_calls import FUNCTION_TYPES, STATUS
+from mlusim.bangc.compiler.headers import INCLUDE
 from mlusim.bangc.host.program import run_program
 from mlusim.errors import InputError, KernelError, MlusimError
 from mlusim.verifier.check import check_log
 
 KERNELS = Path(__file__).parents[1] / "kernels"
+
+
+def test_numbers_of_statuses_and_function_types_are_those_of_the_header() -> None:
+    numbers = dict(re.findall(r"(cnrt\w+) = (\d+),", (INCLUDE / "cnrt.h").read_text()))
+    types = {f"cnrtFuncType{kind.capitalize()}": number for number, kind in FUNCTION_TYPES.items()}
+    for name, number in (STATUS | types).items():
+        assert int(numbers[name]) == number, name
 
 
 def test_a_program_runs_as_on_a_host_with_a_board(capsys: pytest.CaptureFixture[str]) -> None:
