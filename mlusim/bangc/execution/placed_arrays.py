@@ -185,7 +185,7 @@ class PlacedArrays:
             # An error on the cores that have the memory.
             return memory.place(offset, 1, name, _NO_RECORD, None)
         if offset + size > memory.size.total_bytes or start + size > ARENA_BYTES:
-            raise_at(*declared, AllocationError(self._too_large_text(kind, array, memory)))
+            raise_at(*declared, AllocationError(self._too_large_text(kind, number, memory)))
         if kind == SRAM and not self._core.cluster_dim and _is_in_use(memory, offset, size):
             raise_at(*declared, AllocationError(_IN_USE.format(name=name, memory=memory.name)))
         buffer = self._fill(kind, room, array) if fresh else room.bytes[start : start + size]
@@ -222,22 +222,27 @@ class PlacedArrays:
         )
         return allocation
 
-    def _too_large_text(self, kind: int, array: Any, memory: Any) -> str:
+    def _too_large_text(self, kind: int, number: int, memory: Any) -> str:
+        """Describe the arrays of the task, up to one that does not fit and with those at file scope that follow it."""
         room = self._image.rooms[kind]
         assert room is not None
-        arrays = [(allocation.name, allocation.nbytes) for allocation in self._placed[kind] if allocation is not None]
-        arrays.append((array.name.decode(), int(array.size)))
+        known, placed, at_file_scope = room.arena.arrays, self._placed[kind], room.at_file_scope or 0
+        arrays = [(allocation.name, allocation.nbytes) for allocation in placed if allocation is not None]
+        # They are placed together at the start of the task, but in a program of several files.
+        following = range(len(placed), 0 if self._module.sources else at_file_scope)
+        indices = [number, *(index for index in following if not known[index].kind & EXTERN)]
+        arrays += [(known[index].name.decode(), int(known[index].size)) for index in indices]
         alignment = int(room.arena.alignment)
         total = sum(-(-size // alignment) * alignment for _, size in arrays[:-1]) + arrays[-1][1]
         in_memory, file = f"the {KINDS[kind].value.upper()} array", self._module.path.name
         has = f"and {memory.name} has {group_digits(memory.size.total_bytes)} B"
-        last = arrays[-1][0]
+        others = "" if number < at_file_scope else "; arrays that its function declares further on need room, too"
         if len(arrays) == 1:
-            return f"{in_memory} {last} of {file} takes {group_digits(total)} B {has}: make it smaller"
+            return f"{in_memory} {arrays[0][0]} of {file} takes {group_digits(total)} B {has}: make it smaller{others}"
         parts = " + ".join(f"{name} {group_digits(size)}" for name, size in arrays)
         return (
-            f"{in_memory}s of {file} up to {last} take {group_digits(total)} B ({parts}, each from a multiple of "
-            f"{alignment} B on) {has}: make an array smaller, or let functions share one"
+            f"{in_memory}s of {file} take {group_digits(total)} B ({parts}, each from a multiple of {alignment} B on) "
+            f"{has}: make an array smaller, or let functions share one{others}"
         )
 
 

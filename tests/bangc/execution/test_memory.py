@@ -52,14 +52,14 @@ def test_vector_instructions_and_plain_cpp_see_each_others_results(shared: bangc
 def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path) -> None:
     file = tmp_path / "large.mlu"
     file.write_text(
-        "__nram__ char first[512 * 1024];\n__nram__ char second[300 * 1024];\n"
+        "__nram__ char first[512 * 1024];\n__nram__ char second[300 * 1024], third[64];\n"
         "__mlu_entry__ void kernel(char *out) { __memcpy(out, first, 8, NRAM2GDRAM); }\n"
     )
     device = Device("mlu370-x4")
     device.launch(bangc.compile(file)["kernel"], device.alloc(8, "int8"), dim=4)
     expected = (
-        r"large\.mlu:2, .*NRAM arrays of large\.mlu up to second take 831 488 B "
-        r"\(first 524 288 \+ second 307 200.*has 786 432 B"
+        r"large\.mlu:2, .*NRAM arrays of large\.mlu take 831 552 B "
+        r"\(first 524 288 \+ second 307 200 \+ third 64, .*has 786 432 B: make .*share one$"
     )
     with pytest.raises(AllocationError, match=expected):
         device.synchronize()
@@ -79,7 +79,7 @@ def test_arrays_larger_than_any_memory_are_an_error_of_a_core_that_has_one(
     device = Device("mlu370-x4")
     module = bangc.compile(file, sources=[tmp_path / name for name in sources])
     device.launch(module["kernel"], device.upload(np.zeros(8, np.int8)), dim=4, kind="UNION1")
-    expected = r"task 0 .*huge\.mlu:1, .*the NRAM array.* first .*take.* 536 87\d \d\d\d B .*and .*has 786 432 B"
+    expected = r"task 0 .*huge\.mlu:1, .*NRAM arrays of huge\.mlu take 536 87\d \d\d\d B .*first 536 870 912.*786 432 B"
     with pytest.raises(AllocationError, match=expected):
         device.synchronize()
 
