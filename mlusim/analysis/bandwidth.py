@@ -8,7 +8,7 @@ import numpy as np
 
 from mlusim.analysis.canvas import Canvas
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.style import BLACK, READ, WRITE, time_unit
 from mlusim.arrays import Integers, Numbers
@@ -29,7 +29,7 @@ def bus_bytes_over_time(records: LogColumns, edges: Integers) -> tuple[Numbers, 
     # Transfers within a single bin are just summed; the others are few, however long the log is.
     within_bins = np.zeros((2, len(edges) - 1))
     across_bins = []
-    for part in pieces(records):
+    for part in parts_of(records):
         transfers, first, last = _transfers(part, edges)
         in_one_bin = first == last
         for row, nbytes in enumerate(transfers[:2]):
@@ -109,7 +109,7 @@ def bandwidth_of(records: LogColumns, bins: int = 300) -> Bandwidth:
     seconds = np.diff(edges_ps) / PS_PER_S
     read, write = (nbytes / seconds / GIGA for nbytes in bus_bytes_over_time(records, edges_ps))
     peak = records.board.dram_bandwidth_bytes_per_s / GIGA
-    bus_bytes = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
+    bus_bytes = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in parts_of(records))
     return Bandwidth(edges_ps, read, write, peak, bus_bytes * PS_PER_S / records.time_ps / GIGA)
 
 

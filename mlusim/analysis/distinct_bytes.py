@@ -9,7 +9,7 @@ import numpy as np
 
 from mlusim.analysis.intervals import intervals, lengths, no_intervals, union
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import PIECE, pieces
+from mlusim.analysis.log_parts import PART_RECORDS, parts_of
 from mlusim.arrays import Integers
 from mlusim.memory.layout import is_contiguous
 
@@ -31,7 +31,7 @@ def distinct_bytes(records: LogColumns, roles: Mapping[int, str]) -> dict[int, i
     by_tensor: dict[int, int] = {}
     for role, write in (("input", False), ("output", True)):
         counter = _MovedBytes(records, {tensor for tensor, its_role in roles.items() if its_role == role}, write=write)
-        for part in pieces(records):
+        for part in parts_of(records):
             counter.add(part)
         by_tensor |= counter.nbytes()
     return by_tensor
@@ -106,7 +106,7 @@ class _MovedBytes:
         end = np.where(np.asarray(nbytes) > 0, -(-(first + nbytes) // self._unit_bytes), 0)
         self._new_runs.append(intervals(owner, first // self._unit_bytes, end))
         self._runs_to_join += len(self._new_runs[-1])
-        if self._runs_to_join > PIECE:
+        if self._runs_to_join > PART_RECORDS:
             self._join()
 
     def _join(self) -> None:

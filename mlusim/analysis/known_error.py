@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.analysis.lower_bound import LOSSES, PARAMETERS_OF_LOSS, LowerBound
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.run_kind import described, kind_of
@@ -118,7 +118,7 @@ def known_error_of(records: LogColumns, metrics: Metrics, bound: LowerBound) -> 
 def cores_at_work(records: LogColumns) -> int:
     """Return the number of MLU cores that issued an operation."""
     units: set[int] = set()
-    for part in pieces(records):
+    for part in parts_of(records):
         units.update(np.unique(part.unit).tolist())
     return sum(unit < records.board.cores for unit in units)
 

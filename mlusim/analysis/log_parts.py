@@ -4,8 +4,8 @@ Amounts belong to records, so arbitrary parts of the log add up. Times are lengt
 windows add up: a window includes every record that overlaps it, clipped to the window. No column of a long log is ever
 materialised as a whole.
 
-  part    consecutive records, at most `PIECE`
-  window  the records of a stretch of time, about `PIECE`, from anywhere in the log
+  part    at most `PART_RECORDS` consecutive records
+  window  the records of a stretch of time, about `PART_RECORDS`, from anywhere in the log
   block   a sixteenth of a part; the times of each block are known, so that a window reads only few of them
 """
 
@@ -20,17 +20,17 @@ from mlusim.analysis.log_columns import LogColumns
 from mlusim.arrays import Integers
 
 # Records read at once: 23 MB of the log.
-PIECE = 1 << 18
+PART_RECORDS = 1 << 18
 _BLOCKS = 16  # in a part
 _SAMPLES = 64  # starts in a block, from which the edges of windows are estimated
 
 
-def pieces(records: LogColumns) -> Iterator[LogColumns]:
-    """Yield the records of a log in parts of at most `PIECE`; a small log is a single part."""
-    if len(records) <= PIECE:
+def parts_of(records: LogColumns) -> Iterator[LogColumns]:
+    """Yield the records of a log in parts of at most `PART_RECORDS`; a small log is a single part."""
+    if len(records) <= PART_RECORDS:
         yield records
     else:
-        yield from _parts(records, PIECE)
+        yield from _parts(records, PART_RECORDS)
 
 
 def _parts(records: LogColumns, size: int) -> Iterator[LogColumns]:
@@ -42,26 +42,26 @@ def _parts(records: LogColumns, size: int) -> Iterator[LogColumns]:
 
 def max_windows(records: LogColumns) -> int:
     """Return an upper bound on the number of windows; a time at which many operations begin is never cut."""
-    return len(records) // PIECE + 1
+    return len(records) // PART_RECORDS + 1
 
 
 def windows(records: LogColumns, *, reach_ps: int = 0) -> Iterator[LogColumns]:
     """Yield successive time windows with the records that overlap each; a small log is a single window.
 
-    Long operations belong to several windows; each window has about `PIECE` records.
+    Long operations belong to several windows; each window has about `PART_RECORDS` records.
 
     Args:
         records: records of the whole run.
         reach_ps: time after its end during which a record still belongs to a window.
     """
     count = len(records)
-    if count <= PIECE:
+    if count <= PART_RECORDS:
         yield records
         return
     parts = max_windows(records)
     low, high = records.start_of_run_ps, records.end_of_run_ps
     # Records are in issue order, so those of a window are in few blocks, whose time ranges are known.
-    block = max(PIECE // _BLOCKS, 1)
+    block = max(PART_RECORDS // _BLOCKS, 1)
     bounds, sampled = [], []
     for part in _parts(records, block):
         begin, end = _reach(part, reach_ps)

@@ -26,7 +26,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.intervals import gaps, intervals, union
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces, windows
+from mlusim.analysis.log_parts import parts_of, windows
 from mlusim.analysis.metrics import Metrics
 from mlusim.arrays import Integers
 from mlusim.hardware import Board
@@ -166,7 +166,7 @@ def _most_ops_per_s(records: LogColumns, metrics: Metrics) -> int:
         return metrics.peak_ops_per_s
     itemsizes = np.array([box.itemsize for box in records.log.boxes] + [0])
     narrowest = board.vector_bytes_per_cycle
-    for part in pieces(records):
+    for part in parts_of(records):
         vector = part.pipe == VECTOR
         widest = np.maximum(itemsizes[part.dst_box[vector]], itemsizes[part.a_box[vector]])
         narrowest = min([narrowest, *np.unique(widest[widest > 0]).tolist()])
@@ -189,7 +189,7 @@ def _dram_losses(records: LogColumns, compulsory: int) -> dict[str, int]:
     board = records.board
     peak = board.dram_bandwidth_bytes_per_s / PS_PER_S
     bytes_read = bytes_written = strided_read = strided_written = 0
-    for part in pieces(records):
+    for part in parts_of(records):
         strided = part.strided
         bytes_read += int(part.bus_read_bytes.sum())
         bytes_written += int(part.bus_write_bytes.sum())

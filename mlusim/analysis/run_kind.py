@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.analysis.metrics import Metrics
 from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
@@ -67,7 +67,7 @@ def kind_of(records: LogColumns, metrics: Metrics) -> str:
     share = {name: spent / total for name, spent in metrics.where_time_went.items()}
     codes: set[int] = set()
     copies = 0
-    for part in pieces(records):
+    for part in parts_of(records):
         codes.update(np.unique(part.op[(part.pipe == VECTOR) | (part.pipe == TENSOR)]).tolist())
         copies += int(part.is_copy.sum())
     vector = {records.log.ops[code] for code in codes} - _MOVES
@@ -100,14 +100,14 @@ def _tensor_kind(records: LogColumns, operations: frozenset[str]) -> str:
     if "matmul" not in operations or len(operations) > 1:
         return "convolution" if any(name.startswith("conv") for name in operations) else "tensor instructions"
     code = records.log.ops.index("matmul")
-    boxes = {number for part in pieces(records) for number in np.unique(part.a_box[part.op == code]).tolist()}
+    boxes = {number for part in parts_of(records) for number in np.unique(part.a_box[part.op == code]).tolist()}
     floats = all(records.log.boxes[number].itemsize == _FLOAT_BYTES for number in boxes)
     return "matmul" if floats else "matmul of halves or integers"
 
 
 def _time_of(records: LogColumns, operations: list[int]) -> int:
     """Return the time of all cores in some operations."""
-    selected = ((part, np.isin(part.op, operations)) for part in pieces(records))
+    selected = ((part, np.isin(part.op, operations)) for part in parts_of(records))
     return sum(int((part.end_ps - part.start_ps)[rows].sum()) for part, rows in selected)
 
 
@@ -117,7 +117,7 @@ def _main_route(records: LogColumns) -> str:
     Copies on chip accompany others, so they count only if there are hardly any others.
     """
     bytes_by_route: dict[str, int] = {}
-    for part in pieces(records):
+    for part in parts_of(records):
         for code in np.unique(part.direction[part.is_copy]).tolist():
             selected = part.is_copy & (part.direction == code)
             route = _ROUTES.get(code, "")
@@ -132,7 +132,7 @@ def _main_route(records: LogColumns) -> str:
 def _strided_part(records: LogColumns) -> float:
     """Return the fraction of bus bytes moved by strided copies."""
     total = strided = 0
-    for part in pieces(records):
+    for part in parts_of(records):
         bus_bytes = part.bus_read_bytes + part.bus_write_bytes
         total += int(bus_bytes.sum())
         strided += int(bus_bytes[part.strided].sum())

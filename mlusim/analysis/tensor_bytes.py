@@ -8,7 +8,7 @@ import numpy as np
 
 from mlusim.analysis.distinct_bytes import distinct_bytes
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.arrays import Integers
 from mlusim.log import NONE
 
@@ -22,7 +22,7 @@ def bytes_by_allocation(records: LogColumns) -> Integers:
     Bus bytes sum to those of the log. The bytes that a record reads belong to the operand that it reads or, if none of
     them is off chip, to the operand that it writes: partly written units are read first.
     """
-    return sum((_sums(part) for part in pieces(records)), np.zeros((len(records.log.allocations), 4), np.int64))
+    return sum((_sums(part) for part in parts_of(records)), np.zeros((len(records.log.allocations), 4), np.int64))
 
 
 def _sums(records: LogColumns) -> Integers:

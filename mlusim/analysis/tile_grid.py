@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.arrays import Integers
 from mlusim.log import NONE
 from mlusim.log_tables import Box
@@ -132,7 +132,7 @@ def logged_writers(grid: TileGrid, records: LogColumns, output: int, itemsize: i
     painter = _Painter(grid, itemsize)
     addresses = records.log.addresses
     columns_of_parts = [np.empty((5, 0), np.int64)]
-    for part in pieces(records):
+    for part in parts_of(records):
         stores = part.dst_alloc == output
         columns = (part.number, part.end_ps, part.dst_box, part.dst_offset, part.task)
         columns_of_parts.append(np.array([column[stores] for column in columns]))

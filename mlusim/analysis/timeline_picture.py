@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.canvas import Canvas, rgb, text_on, width_of
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.analysis.page.timeline import LANE_NAMES, CauseSpans, cause_spans
 from mlusim.analysis.plot import Plot, left_of
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
@@ -92,8 +92,8 @@ def draw_two_timelines(runs: list[tuple[LogColumns, str]]) -> Canvas:
 
 
 def _counts(records: LogColumns) -> Integers:
-    """(pieces of the log, units) number of operations executed by each unit."""
-    return np.array([np.bincount(part.engine, minlength=records.units) for part in pieces(records)])
+    """(parts of the log, units) number of operations executed by each unit."""
+    return np.array([np.bincount(part.engine, minlength=records.units) for part in parts_of(records)])
 
 
 def _active(counts: Integers) -> Integers:
@@ -166,7 +166,7 @@ def _busiest_part(records: LogColumns, counts: Integers, units: Integers) -> Log
     """Return a readable number of operations of the busiest core shown, from the middle of them, and their time."""
     core = units[counts[:, units].sum(axis=0).argmax()]
     busy = np.flatnonzero(counts[:, core])
-    part = next(islice(pieces(records), int(busy[len(busy) // 2]), None))
+    part = next(islice(parts_of(records), int(busy[len(busy) // 2]), None))
     of_core = np.flatnonzero(part.engine == core)
     start, end = part.start_ps[of_core], part.end_ps[of_core]
     order = np.argsort(start, kind="stable")

@@ -10,7 +10,7 @@ import numpy as np
 from mlusim.analysis.breakdown import where_time_went
 from mlusim.analysis.intervals import clip, intervals, lengths, union
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
-from mlusim.analysis.log_parts import pieces, windows
+from mlusim.analysis.log_parts import parts_of, windows
 from mlusim.arrays import Integers
 from mlusim.log import PIPES, SCALAR, SYNC
 from mlusim.memory.kinds import MemoryKind
@@ -30,7 +30,7 @@ class Totals:
         operations: Counter[str] = Counter()
         pipes: Counter[str] = Counter(dict.fromkeys(PIPES, 0))
         self.bus_bytes = {"read": 0, "write": 0}
-        for part in pieces(records):
+        for part in parts_of(records):
             requested.update(_bytes_requested(part))
             operations.update(_operations(part))
             pipes.update(_pipe_busy(part))

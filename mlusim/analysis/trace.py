@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bandwidth_of
 from mlusim.analysis.log_columns import DIRECTION_NAMES, LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.analysis.provenance import MODEL
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.source_code import source_name
@@ -86,7 +86,7 @@ def _queue_thread(records: LogColumns, queue: int) -> int:
 
 
 def _names(records: LogColumns) -> Iterator[str]:
-    lanes = [np.unique(np.stack([part.engine, part.pipe]), axis=1) for part in pieces(records)]
+    lanes = [np.unique(np.stack([part.engine, part.pipe]), axis=1) for part in parts_of(records)]
     lanes_used = {(unit, pipe) for unit, pipe in np.concatenate(lanes, axis=1).T.tolist()}
     units = sorted({unit for unit, _ in lanes_used} | set(records.task_unit.tolist()))
     yield from _process(_BOARD_PROCESS, f"board {records.board.name}", -1)
@@ -175,7 +175,7 @@ def _operations(records: LogColumns) -> Iterator[str]:
     directions = [json.dumps(name) for name in DIRECTION_NAMES]
     threads = [_process_and_thread(records, unit) for unit in range(records.units)]
     task_ids = [task.task_id for task in log.tasks]
-    rows = chain.from_iterable(map(_rows, pieces(records)))
+    rows = chain.from_iterable(map(_rows, parts_of(records)))
     for op, engine, pipe, task, line, start, end, count, nbytes, direction, latency, moving_alone in rows:
         process, thread = threads[engine]
         about = f'"task":{task_ids[task]},"line":{lines[line]}'

@@ -10,7 +10,7 @@ import numpy as np
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.errors import MlusimError
 from mlusim.log import TENSOR, VECTOR
@@ -179,7 +179,7 @@ def _copies_overlap(result: Result) -> bool:
     Other work is a vector or tensor instruction, or a store to DRAM, that the task issues while the load is in flight.
     """
     loads = overlapping = 0
-    for part in pieces(LogColumns(result.log, result.board)):
+    for part in parts_of(LogColumns(result.log, result.board)):
         by_task = np.argsort(part.task, kind="stable")
         task, issue_ps = part.task[by_task], part.issue_ps[by_task]
         is_load = (part.is_copy & (part.bus_read_bytes > 0) & ~part.is_write)[by_task]

@@ -27,8 +27,8 @@ def table():
 def piece(request, monkeypatch):
     """A log in parts has the figures of a log that is read at once."""
     if request.param:
-        monkeypatch.setattr(log_parts, "PIECE", request.param)
-        monkeypatch.setattr(distinct_bytes, "PIECE", request.param)
+        monkeypatch.setattr(log_parts, "PART_RECORDS", request.param)
+        monkeypatch.setattr(distinct_bytes, "PART_RECORDS", request.param)
 
 
 @pytest.mark.usefixtures("piece")

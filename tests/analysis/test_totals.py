@@ -60,8 +60,8 @@ DEVICE = device_of()
 
 
 def read_by(piece: int) -> AbstractContextManager[Any]:
-    """Read logs in pieces of so many records."""
-    return patch("mlusim.analysis.log_parts.PIECE", piece)
+    """Read logs in parts of so many records."""
+    return patch("mlusim.analysis.log_parts.PART_RECORDS", piece)
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_windows_give_the_same_pictures_as_the_whole_log(monkeypatch: pytest.Mon
         }
 
     whole = made()
-    monkeypatch.setattr("mlusim.analysis.log_parts.PIECE", 60)
+    monkeypatch.setattr("mlusim.analysis.log_parts.PART_RECORDS", 60)
     parts = made()
     assert parts.pop("trace") == whole.pop("trace")
     for name, values in whole.items():
@@ -149,7 +149,7 @@ def test_long_logs_are_never_read_by_whole_columns(monkeypatch: pytest.MonkeyPat
         return found
 
     monkeypatch.setattr(log_records.Records, "column", watched)
-    monkeypatch.setattr("mlusim.analysis.log_parts.PIECE", 60)
+    monkeypatch.setattr("mlusim.analysis.log_parts.PART_RECORDS", 60)
     monkeypatch.setattr("mlusim.log._PIECE", 60)
     result = DEVICE.result()
     str(result)

@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import LineTime
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.log_parts import pieces
+from mlusim.analysis.log_parts import parts_of
 from mlusim.analysis.page.parts import esc
 from mlusim.analysis.style import CAUSE_COLOURS
 from mlusim.arrays import Integers
@@ -80,7 +80,7 @@ def source_blocks(records: LogColumns, lines: Sequence[LineTime], sources: Mappi
     spent = {(line.file, line.line, line.function): line.spent_ps for line in lines if line.line}
     count = len(log.lines)
     sums = np.zeros((count, 3), np.int64)
-    for part in pieces(records):
+    for part in parts_of(records):
         bus = part.bus_read_bytes + part.bus_write_bytes
         has_line = part.line >= 0
         for column, amount in enumerate((part.count, part.bytes_requested, bus)):
