@@ -38,7 +38,8 @@ _REASONS = (
 )
 
 
-# An unknown name that is this similar to a name of a host library is a slip.
+# An unknown name that is this similar to a name of a host library is a slip. More than the default of `nearest`: names
+# of one library are similar, such as `cnrtMemcpyAsync` and `cnrtMemsetAsync`.
 _LIKE = 0.85
 
 
