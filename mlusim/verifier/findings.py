@@ -39,7 +39,7 @@ _ERRORS = {
     "unordered": "a copy, and a copy or launch in another queue, use the same memory, and nothing orders them",
     "host-data": "tasks pass values through Python objects of the host",
     "uninitialised": "uninitialised bytes reach an output, a register or an address",
-    "unset": "an instruction takes a number from a local variable that was never set",
+    "unset": "a local variable is used, and was never set",
     "lookup": "an index is beyond the end of its table",
     "never-written": "bytes of an output are never written",
     "written-again": "bytes of an output are written more than once",

@@ -50,11 +50,10 @@ _WITHOUT_RETURN = (
     "omit the code that leads there"
 )
 _UNSET = (
-    "in C++, a local variable without an initial value has none until it is set, and so has each element of an array; "
-    "the simulator fills it with a pattern, which this number is"
+    "in C++, a local variable without an initial value has none until it is set, and so has each element of an array"
 )
-# Kinds that are about the function that contains the line.
-_OF_FUNCTIONS = frozenset(("host-function", "no-return"))
+# Kinds that are about C++ and not about an operation.
+_OF_FUNCTIONS = frozenset(("host-function", "no-return", "unset"))
 # By kind of remark: the rule and the remedies.
 RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "lookup": (_BEYOND, (_INTO_THE_TABLE,)),

@@ -95,6 +95,7 @@ SAME = {
     "cnCtxGetConfigParam": "cnGetCtxConfigParam",
     "__mlusim_device_name": "mlusim_device_name",
     "__mlusim_host_function": "mlusim_host_function",
+    "__mlusim_hint": "mlusim_hint",
 }
 # Positions of the arguments of copies that are addresses. For each, compiled code also passes how many bytes the object
 # of that address has from there on, as far as the compiler knows.

@@ -9,6 +9,7 @@ Rewriting, line by line, of what C++ does not have:
   device_functions         device functions, of which each file of a program has its own
   host_functions           functions without `__mlu_func__`, which report calls by code for the board
   missing_returns          functions and lambdas of the board that end without their return
+  unset_variables          local variables that are used before they are set, as the compiler warns
   undeclared_names         names that are missing, or that clash with the headers
   unknown_names            names of BANG C that are neither instructions nor in the headers
 

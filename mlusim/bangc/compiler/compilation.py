@@ -14,6 +14,7 @@ from mlusim.bangc.compiler import cache, headers, toolchain
 from mlusim.bangc.compiler.compiler_messages import compiler_text
 from mlusim.bangc.compiler.linking import link, link_text
 from mlusim.bangc.compiler.loading import check_that_it_loads
+from mlusim.bangc.compiler.unset_variables import CLANG_WARNINGS, GNU_WARNINGS, unset_uses
 from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
 
@@ -86,9 +87,21 @@ class CompilerError(CompileError):
 
 
 def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -> Path:
-    """Build the shared object of some files, or return it from the cache."""
-    compiler = options.compiler
+    """Build the shared object of some files, or return it from the cache.
+
+    Raises `CompilerError` for errors, and for new warnings of variables that are not set.
+    """
     _check_sizes(texts)
+    with scratch_folder() as work, ThreadPoolExecutor(1) as pool:
+        warned = pool.submit(_unset_variables, texts, options, work)
+        target = _build(paths, texts, options, work)
+    if warned.result():
+        raise CompilerError("", warned.result())
+    return target
+
+
+def _build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options, work: Path) -> Path:
+    compiler = options.compiler
     folder = cache.cache_folder()
     words = key_words(options)
     key = cache.content_key("\0".join(text.text for text in texts), *words)
@@ -99,26 +112,25 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     if failed.exists():
         errors = {int(number): text for number, text in json.loads(failed.read_text()).items()}
         raise _compiler_error(paths, [text.text for text in texts], errors)
-    with scratch_folder() as work:
-        linked = work / "kernel.so"
-        shared = headers.generated_headers(compiler, options.std) / headers.SUPPORT
-        objects: list[Path] = []
+    linked = work / "kernel.so"
+    shared = headers.generated_headers(compiler, options.std) / headers.SUPPORT
+    objects: list[Path] = []
 
-        def compile_with(first: str = "") -> None:
-            contents = [_with_lines(text.text, first) for text in texts]
-            try:
-                objects[:] = [*_objects(paths, contents, options, work), shared]
-            except CompilerError as error:
-                cache.publish(failed, json.dumps(error.full).encode())
-                raise
+    def compile_with(first: str = "") -> None:
+        contents = [_with_lines(text.text, first) for text in texts]
+        try:
+            objects[:] = [*_objects(paths, contents, options, work), shared]
+        except CompilerError as error:
+            cache.publish(failed, json.dumps(error.full).encode())
+            raise
 
-        compile_with()
-        runtime = toolchain.runtime(compiler)
-        done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]), compile_with)
-        if done.returncode:
-            raise CompileError(link_text(done.stderr))
-        check_that_it_loads(paths[0], linked, runtime)
-        cache.publish(target, linked.read_bytes())
+    compile_with()
+    runtime = toolchain.runtime(compiler)
+    done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]), compile_with)
+    if done.returncode:
+        raise CompileError(link_text(done.stderr))
+    check_that_it_loads(paths[0], linked, runtime)
+    cache.publish(target, linked.read_bytes())
     return target
 
 
@@ -167,6 +179,26 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
     if errors:
         raise _compiler_error(paths, contents, errors)
     return objects
+
+
+def _unset_variables(texts: Sequence[Rewritten], options: Options, work: Path) -> dict[int, str]:
+    """Return the compiler's warnings of variables that are not set, of the files with new ones."""
+    compiler, folder = options.compiler, cache.cache_folder()
+    found: dict[int, str] = {}
+    for number, text in enumerate(texts):
+        kept = folder / f"{cache.content_key(text.once, *key_words(options))}.warnings"
+        if not kept.exists():
+            source = work / f"once{number}.cpp"
+            source.write_text(text.once, encoding="utf-8")
+            words = [*_code_options(options), *(GNU_WARNINGS if compiler.gnu else CLANG_WARNINGS)]
+            # The wheel's compiler requires an object file.
+            what = ["-S", "-o", os.devnull] if compiler.gnu else ["-c", "-o", str(source.with_suffix(".o"))]
+            command = [*compiler.command, *(word for word in words if word != "-w"), "-x", compiler.language]
+            cache.publish(kept, toolchain.run([*command, *what, str(source)]).stderr.encode())
+        messages = kept.read_text(encoding="utf-8")
+        if unset_uses(messages) - text.unset:
+            found[number] = messages
+    return found
 
 
 def _compiler_error(paths: Sequence[Path], contents: Sequence[str], errors: Mapping[int, str]) -> CompilerError:

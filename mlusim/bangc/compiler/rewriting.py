@@ -41,6 +41,7 @@ from mlusim.bangc.compiler.source import (
 )
 from mlusim.bangc.compiler.undeclared_names import OWN, LearnedNames
 from mlusim.bangc.compiler.unknown_names import is_unknown
+from mlusim.bangc.compiler.unset_variables import Use, report_unset_variables, with_single_iterations
 
 _NAMED_OPERAND = re.compile(r"%\[(\w+)\]")
 _ASSEMBLY = ("__asm__", "asm", "__asm")
@@ -55,7 +56,8 @@ _AFTER_VALUES = (")", "}", ",", ";", ":", ">")
 class Rewritten:
     """The text to compile, its entries, words used like instructions, and names that it declares.
 
-    Attributes `unsized` and `defined` are those of its arrays with a memory space, as in `MemoryArrays`.
+    Attributes `unsized` and `defined` are those of its arrays with a memory space, as in `MemoryArrays`. `once` is the
+    text for warnings, and `unset` the uses of variables that `text` reports.
     """
 
     text: str
@@ -65,6 +67,8 @@ class Rewritten:
     declared: set[str] = field(default_factory=set)
     unsized: dict[str, tuple[str, int]] = field(default_factory=dict)
     defined: set[str] = field(default_factory=set)
+    once: str = ""
+    unset: frozenset[Use] = frozenset()
 
 
 def rewrite(
@@ -86,6 +90,7 @@ def rewrite(
     report_host_functions(source)
     report_missing_returns(source)
     _rename(source, learned.clashing & _declared_names(source))
+    report_unset_variables(source, learned.unset)
     rewriter = _Rewriter(source, learned, own_functions)
     rewriter.run()
     calls, tokens = rewriter.calls, source.tokens
@@ -98,8 +103,18 @@ def rewrite(
         source.edits.insert(0, (tokens[0].start, tokens[0].start, head))
     entries, has_main, arrays = rewriter.entries, rewriter.has_main, rewriter.arrays
     name_entries(entries)
-    text = source.edited() + registrations(entries, instantiate, has_main=has_main)
-    return Rewritten(text, entries, calls, has_main, _declared_names(source), arrays.unsized, arrays.defined)
+    end = registrations(entries, instantiate, has_main=has_main)
+    return Rewritten(
+        source.edited() + end,
+        entries,
+        calls,
+        has_main,
+        _declared_names(source),
+        arrays.unsized,
+        arrays.defined,
+        with_single_iterations(source) + end,
+        frozenset(learned.unset),
+    )
 
 
 class _Rewriter:

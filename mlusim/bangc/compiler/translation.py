@@ -19,7 +19,7 @@ from mlusim.bangc.compiler.headers import library_names
 from mlusim.bangc.compiler.rewriting import Rewritten, rewrite
 from mlusim.bangc.compiler.source import source_of, text_of_user
 from mlusim.bangc.compiler.undeclared_names import LearnedNames, is_of_library, meant_by, undeclared_in
-from mlusim.bangc.compiler.unknown_names import is_unknown
+from mlusim.bangc.compiler.unknown_names import is_unknown, remedy_of
 from mlusim.errors import CompileError
 from mlusim.spelling import choose_one, nearest
 
@@ -137,23 +137,25 @@ def _to_rewrite(error: CompilerError, texts: list[Rewritten], learned: list[Lear
     clashes_before = len(clashing)
     declared = set().union(*(text.declared for text in texts))
     called_names = set().union(*(text.calls for text in texts))
+    for name in undeclared_in("\n".join(error.full.values())):
+        if any(f"{name}(" in text.text for text in texts):
+            called_names.add(name)
     are_new = [learned[number].learn(message, declared, called_names) for number, message in error.full.items()]
     if not any(are_new):
         unknown_names = set().union(*(names.types | names.others for names in learned))
-        raise CompileError(error.message + _slips(error.message, unknown_names)) from None
+        raise CompileError(error.message + _slips(error.message, unknown_names, called_names)) from None
     return list(error.full) if len(clashing) == clashes_before else range(len(texts))
 
 
-def _slips(message: str, unknown_names: set[str]) -> str:
+def _slips(message: str, unknown_names: set[str], called_names: set[str]) -> str:
     """Return a note for each unknown name in a message that may stand for one of the headers."""
     names = set(re.findall(r"\w+", message)) & (unknown_names | undeclared_in(message))
     notes = []
     for name in sorted(filter(is_of_library, names)):
-        candidates = meant_by(name)
-        note = (
-            choose_one(name, candidates) if len(candidates) > 1 else nearest(name, library_names(), cutoff=0.8).rstrip()
-        )
-        notes.append((name, note))
+        meant = meant_by(name, called_names)
+        candidates = meant or (() if name in called_names else library_names())
+        note = choose_one(name, meant) if len(meant) > 1 else nearest(name, candidates, cutoff=0.8).rstrip()
+        notes.append((name, note or remedy_of(name)))
     return "".join(f"\nnote: {name} is not a name of the headers: {note}" for name, note in notes if note)
 
 

@@ -13,9 +13,13 @@ with one of them, it is renamed throughout the file.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from mlusim.bangc.calls.host_calls import HOST_CALLS
 from mlusim.bangc.compiler.headers import library_names
+from mlusim.bangc.compiler.unset_variables import Use, unset_uses
 
 # Prefix of renamed names.
 OWN = "mlusim_own_"
@@ -59,6 +63,10 @@ _NUMBERS = {"CNNL_DIM_MAX": 8}
 _FIRST_CONSTANT = 1 << 16
 # The beginnings of constants of enumerations that the headers have in full.
 _OF_ENUMERATION = re.compile(r"(cnrtFunc(?:tion)?Type|cnrtMemcpy|CNRT_FUNC_TYPE_|CNRT_MEM_TRANS_DIR_)[A-Z]")
+_RUNTIME = "cnrt"
+# A word of a name such as `cnrtDeviceReset`, and the letters of the shortest in which a slip is looked for.
+_WORD = re.compile(r"[A-Z][a-z]+")
+_SHORTEST_WORD = 5
 # Letters of a name that one letter more or less does not make another.
 _SHORTEST = 8
 # The name in `float (& y1)[64]`, `int time`, `void swap(int&, int&)`, `index [4]`.
@@ -77,12 +85,14 @@ class LearnedNames:
         others: their functions and constants, and unknown intrinsics.
         maths: undeclared scalar functions.
         clashing: names of the file that the headers also declare.
+        unset: uses of local variables before they are set.
     """
 
     types: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
     maths: set[str] = field(default_factory=set)
     clashing: set[str] = field(default_factory=set)
+    unset: set[Use] = field(default_factory=set)
 
     def learn(self, message: str, declared: set[str], called_names: set[str]) -> bool:
         """Extract names from a compiler's messages; returns whether there were new ones.
@@ -94,9 +104,11 @@ class LearnedNames:
         """
         count_before = self._count()
         self.maths.update(_MATHS.keys() & undeclared_in(message))
-        self.types.update(filter(is_of_library, _names_matching(_TYPES, message)))
-        # A constant that is a slip of one of the headers remains an error; of a function, the call is one.
-        others = {name for name in undeclared_in(message) if name in called_names or not meant_by(name)}
+        self.types.update(
+            name for name in _names_matching(_TYPES, message) if is_of_library(name) and not is_slip(name, called_names)
+        )
+        self.unset.update(unset_uses(message))
+        others = {name for name in undeclared_in(message) if not is_slip(name, called_names)}
         self.others.update(filter(is_of_library, others), others & called_names)
         self.types.update(name for name in self.others if name.endswith("_t"))
         self.others -= self.types
@@ -107,7 +119,7 @@ class LearnedNames:
         return self._count() > count_before
 
     def _count(self) -> int:
-        return sum(map(len, (self.types, self.others, self.maths, self.clashing)))
+        return len(self.types) + len(self.others) + len(self.maths) + len(self.clashing) + len(self.unset)
 
     def declarations(self, called_names: set[str]) -> str:
         """Return C++ that declares the types, and the names that are not called, on one line."""
@@ -128,19 +140,49 @@ def is_of_library(name: str) -> bool:
     return _LIBRARY.match(name) is not None
 
 
-def meant_by(name: str) -> list[str]:
-    """Return the names of the headers that an unknown constant may stand for: those of its enumeration, or of a slip.
+def is_slip(name: str, called: Container[str]) -> bool:
+    """Return whether an unknown name is a slip, and so remains an error: of one of the headers, or in one of its words.
+
+    CNNL is not in the headers, so its functions may resemble those that are.
+    """
+    if not name.startswith(_RUNTIME):
+        return name not in called and bool(meant_by(name, called))
+    return bool(meant_by(name, called)) or any(map(_is_misspelt, _WORD.findall(name)))
+
+
+def _is_misspelt(word: str) -> bool:
+    """Return whether a word of a name differs by a slip from a word of the libraries; in a plural, it does not."""
+    known = _library_words()
+    if len(word) < _SHORTEST_WORD or word.removesuffix("s") in known or f"{word}s" in known:
+        return False
+    return any(abs(len(word) - len(other)) <= 1 and _differ_by_a_slip(word, other) for other in known)
+
+
+@lru_cache(maxsize=1)
+def _library_words() -> frozenset[str]:
+    words = {word for name in _known_names() for word in _WORD.findall(name)}
+    return frozenset(word for word in words if len(word) >= _SHORTEST_WORD)
+
+
+@lru_cache(maxsize=1)
+def _known_names() -> list[str]:
+    return sorted(library_names() | HOST_CALLS.keys())
+
+
+def meant_by(name: str, called: Container[str]) -> list[str]:
+    """Return the names of the headers that an unknown one may stand for: of its enumeration, if not called, or a slip.
 
     A slip lacks the `_t` of a type, or differs by its case, by one letter, or by two swapped ones. Names that differ by
     a digit are different names.
     """
-    header_names = sorted(library_names())
-    match = _OF_ENUMERATION.match(name)
+    match = None if name in called else _OF_ENUMERATION.match(name)
     if match:
-        return [other for other in header_names if other.startswith(match[1]) and _OF_ENUMERATION.match(other)]
+        return [
+            other for other in sorted(library_names()) if other.startswith(match[1]) and _OF_ENUMERATION.match(other)
+        ]
     return [
         other
-        for other in header_names
+        for other in _known_names()
         if other == f"{name}_t"
         or (
             min(len(name), len(other)) >= _SHORTEST
@@ -161,7 +203,7 @@ def _differ_by_a_slip(one: str, other: str) -> bool:
 
 def undeclared_in(message: str) -> set[str]:
     """Return the undeclared functions and constants that a compiler's output names."""
-    return _names_matching(_OTHERS, message)
+    return _names_matching((*_TYPES, *_OTHERS), message)
 
 
 def _names_matching(patterns: tuple[str, ...], message: str) -> set[str]:

@@ -52,11 +52,12 @@ def why_missing(name: str) -> str:
 
 def not_simulated(name: str) -> str:
     """Say that an intrinsic is not simulated, and why, or what to call instead."""
-    text = _remedy(name)
+    text = remedy_of(name)
     return f"{name} is not simulated: {text}" if text else f"{name} is not simulated: no public header declares it"
 
 
-def _remedy(name: str) -> str:
+def remedy_of(name: str) -> str:
+    """Return what to call instead of an unknown name, or why it is not simulated; empty if neither is known."""
     reason = why_missing(name)
     if is_of_library(name) and not name.lower().startswith("cnnl"):
         names = sorted(intrinsics.names() | library_names())

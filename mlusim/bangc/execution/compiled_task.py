@@ -66,6 +66,7 @@ _ASTRAY = (
 _OF_FUNCTIONS = {
     "host-function": "code for the board calls {}, which has no __mlu_func__",
     "no-return": "{} returns a value, and ends here without a return",
+    "unset": "{} is used, and was never set",
 }
 _MEANT_FOR_OTHERS = f". A memory core runs this, and its coreId is 128; if it is not meant to, {_ON_A_MEMORY_CORE}"
 
@@ -179,8 +180,9 @@ class CompiledTask:
         self._hint("exit", title, line)
 
     def note_unset(self, name: str, line: int) -> None:
-        """Add an error: a call takes the value of a float variable that has none."""
-        self._hint(name, f"{name} takes a float that has no value: a local variable was never set", line, "unset")
+        """Add an error: a call takes the value of a float variable that has none, as g++ marks it."""
+        if ("unset", line) not in self.issuer.log.remarks:
+            self._hint(name, f"{name} takes a float that has no value: a local variable was never set", line, "unset")
 
     def note_function(self, kind: str, name: str, line: int) -> None:
         """Add a hint of a kind of `_OF_FUNCTIONS`, once a run, about the function that contains the line."""

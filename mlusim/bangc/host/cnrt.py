@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mlusim.bangc.calls.call_record import text_at
 from mlusim.bangc.calls.host_calls import ATTRIBUTES, FUNCTION_TYPE_UNION1, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.debug_lines import SourceLine
 from mlusim.bangc.host.host_time import HostTime
@@ -154,6 +155,13 @@ class Cnrt(ProgramMemory):
         """Run what the queue has before a function of the host (`cnrtInvokeHostFunc`), or continue after it."""
         self.queue(handle)
         self.device.synchronize()
+        return 0
+
+    def mlusim_hint(self, kind: int, name: int) -> int:
+        """Raise the error of a variable that the program uses before it sets it."""
+        if text_at(kind) == "unset":
+            remedy = "set it on each path to this line, or where it is declared"
+            raise InputError(f"{text_at(name)} is used, and was never set: {remedy}")
         return 0
 
     def cnrtSyncDevice(self) -> int:

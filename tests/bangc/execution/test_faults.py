@@ -226,7 +226,7 @@ def test_names_may_be_keywords_of_python(name: str, tmp_path: Path) -> None:
     )
     kernel = bangc.compile(file)[name]
     assert mlusim.run(kernel, mlusim.Output(1), 3, dim=1, kind="BLOCK").output.tolist() == [3]
-    with pytest.raises(AllocationError, match=r"keyword\.mlu:4, at .*lambda 2 000 000.*make an array smaller"):
+    with pytest.raises(AllocationError, match=r"keyword\.mlu:4, at .*lambda .*takes 2 000 000 B.*make it smaller"):
         mlusim.run(kernel, mlusim.Output(1), 0, dim=1, kind="BLOCK")
 
 
