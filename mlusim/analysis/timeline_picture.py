@@ -102,7 +102,7 @@ def _active(counts: Integers) -> Integers:
 
 
 def _evenly_spaced(active: Integers, max_units: int) -> Integers:
-    """Return at most so many of the active units."""
+    """Return at most `max_units` of the active units."""
     return np.asarray(
         active[np.unique(np.linspace(0, len(active) - 1, min(len(active), max_units)).round().astype(int))]
     )

@@ -249,7 +249,7 @@ def check(
 
 
 def print_surveyed(file: Surveyed, error_lines: int = _ERROR_LINES) -> None:
-    """Print the entries and intrinsics of a file, or so many lines of the compiler's message."""
+    """Print the entries and intrinsics of a file, or the first `error_lines` lines of the compiler's message."""
     console.print_text(f"{file.file}: {'compiles' if file.compiles else 'does not compile'}")
     for name, parameters in file.parameters.items():
         console.print_text(f"  {name}({', '.join(parameters)})")

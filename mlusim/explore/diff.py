@@ -231,7 +231,7 @@ def _renamed(old: Iterable[_LineKey], new: Iterable[_LineKey]) -> dict[str, str]
 
 
 def _by_line(result: Result, cores: int) -> dict[_LineKey, _LineTotal]:
-    """Return the lines of a run with their number and time, for so many cores."""
+    """Return the lines of a run with their number and time; `cores`: how many are counted."""
     totals = {(line.file, line.line, line.function): int(line.spent_ps.sum()) for line in result.lines}
     if cores < result.board.cores and totals:  # a run without a launch has no lines
         # Cores without work have no time in a line.

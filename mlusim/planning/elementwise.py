@@ -138,7 +138,7 @@ class _Work:
         return self.read_bytes + self.written_bytes if self.passes else self.read_bytes
 
     def elements(self, tiles: int) -> int:
-        """Return the elements of the largest of so many tiles."""
+        """Return the elements of the largest tile, if there are `tiles` of them."""
         return ceil_div(self.blocks, tiles) * self.block
 
 
