@@ -273,7 +273,12 @@ class TestReverseSequence:
             ),
             ((4, 5), np.zeros((4, 1), np.int32), (1, 0), r"seq_lengths is \[4\], one length for each$"),
             ((4, 5), np.zeros(4, np.int16), (1, 0), r"seq_lengths is int16: lengths must be int32 or int64"),
-            ((4, 5), np.zeros(4), (1, 0), r"seq_lengths is float64: .*seq_lengths\.astype\('int32'\)$"),
+            (
+                (4, 5),
+                np.zeros(4),
+                (1, 0),
+                r"seq_lengths is float64: .*seq_lengths\.astype\('int32'\), or in a net builder\.cast\(seq_lengths, 'int32'\)$",
+            ),
         ],
     )
     def test_errors(self, shape, lengths, axes, message):

@@ -46,7 +46,7 @@ def test_a_verified_run_has_its_outputs():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("time", r"^a result has no 'time': did you mean time_us or time_ps\? help\(mlusim\.Result\) lists all$"),
+        ("time", r"^a result has no 'time': did you mean time_ps or time_us\? help\(mlusim\.Result\) lists all$"),
         ("parameters", r"^a result has no 'parameters': did you mean metrics\? help"),  # named once
         ("out", r"^a result has no 'out': did you mean output or outputs\?"),
         (
