@@ -137,8 +137,8 @@ def _to_rewrite(error: CompilerError, texts: list[Rewritten], learned: list[Lear
     clashes_before = len(clashing)
     declared = set().union(*(text.declared for text in texts))
     called_names = set().union(*(text.calls for text in texts))
-    for name in undeclared_in("\n".join(error.full.values())):
-        if any(f"{name}(" in text.text for text in texts):
+    for name in filter(is_of_library, undeclared_in("\n".join(error.full.values()))):
+        if any(re.search(rf"\b{name}\s*\(", text.text) for text in texts):
             called_names.add(name)
     are_new = [learned[number].learn(message, declared, called_names) for number, message in error.full.items()]
     if not any(are_new):
