@@ -33,6 +33,8 @@ from typing import Any
 
 # Called with each error of a run as it is created, so that errors which a kernel catches leave a trace.
 NOTED: ContextVar[Callable[[MlusimError], None] | None] = ContextVar("mlusim_noted", default=None)
+# Whether a command is running, so that errors name its options, and not the parameters of functions.
+IN_COMMAND: ContextVar[bool] = ContextVar("mlusim_in_command", default=False)
 # Characters of a value that a message shows.
 _SHOWN = 200
 # The address of an object, which differs from run to run.
@@ -162,6 +164,11 @@ class HangError(KernelError):
 def flag_of(name: str) -> str:
     """Return the command-line option of a parameter: `--index-shape`."""
     return f"--{name.replace('_', '-')}"
+
+
+def for_caller(command: str, python: str) -> str:
+    """Return the remedy for the command line, or that for Python, as the caller of mlusim needs it."""
+    return command if IN_COMMAND.get() else python
 
 
 def shown(value: object) -> str:

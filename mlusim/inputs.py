@@ -21,6 +21,7 @@ from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
 from mlusim.errors import InputError, shown
 from mlusim.files import cannot_read
 from mlusim.spelling import choose_one
+from mlusim.units import plural
 
 MAX_RANK = 64
 # By a torch dtype that NumPy lacks: that of ml_dtypes, and a torch dtype of the same size that NumPy has.
@@ -108,7 +109,7 @@ def as_array(name: str, value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         masked = int(np.ma.getmaskarray(value).sum())
         raise InputError(
-            f"{name} is an array with {masked} masked elements, and a tensor has no mask: give "
+            f"{name} is an array with {plural(masked, 'masked element')}, and a tensor has no mask: give "
             "array.filled(VALUE), or array.data for the values below the mask"
         )
     if isinstance(value, str | os.PathLike):

@@ -27,7 +27,15 @@ from mlusim import __version__
 from mlusim.cli.console import wrap_line
 from mlusim.cli.help_format import HelpContext
 from mlusim.cli.standard_output import reserved_for_json
-from mlusim.errors import BoardError, CompileError, InputError, KernelError, MlusimError, VerificationError
+from mlusim.errors import (
+    IN_COMMAND,
+    BoardError,
+    CompileError,
+    InputError,
+    KernelError,
+    MlusimError,
+    VerificationError,
+)
 from mlusim.spelling import nearest
 from mlusim.version import build
 
@@ -98,6 +106,7 @@ class Program(click.Group):
 
             for name, shell in SHELLS.items():
                 add_completion_class(shell, name)
+        outside = IN_COMMAND.set(True)
         try:
             status = super().main(words, "mlusim", complete_var, standalone_mode=False, obj=tuple(words), **extra)
             sys.stdout.flush()
@@ -119,6 +128,8 @@ class Program(click.Group):
             _print_error(text)
             _drop_output()
             sys.exit(code)
+        finally:
+            IN_COMMAND.reset(outside)
         sys.exit(status if isinstance(status, int) else 0)
 
     def _path(self, words: Sequence[str]) -> str:

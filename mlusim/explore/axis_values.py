@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import BoardError, InputError, shown
+from mlusim.errors import BoardError, InputError, for_caller, shown
 from mlusim.hardware import Board, board
 from mlusim.inputs import as_plain, shape_parts
 from mlusim.quantities import NUMBER, as_number, in_unit, units_of
@@ -58,7 +58,7 @@ def shapes(text: str) -> list[tuple[int, ...]]:
     try:
         parts = shape_parts(text)
     except InputError as error:
-        several_shapes = "for several shapes, repeat --shape (in Python, pass a list)"
+        several_shapes = f"for several shapes, {for_caller('repeat --shape', 'pass a list')}"
         raise InputError(f"shape: {error.message}; {several_shapes}") from None
     extents = [_item_values("shape", part, integers=True) for part in parts]
     count = math.prod(map(len, extents))

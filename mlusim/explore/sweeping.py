@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.errors import InputError, shown
+from mlusim.errors import InputError, for_caller, shown
 from mlusim.explore.axes import Axes
 from mlusim.explore.axis_arguments import axes_of
 from mlusim.explore.point import Point
@@ -370,5 +370,5 @@ def _state(counts: Counter[str]) -> str:
 def _interrupt_message(done_points: int, total: int, store: Store) -> str:
     if store.path is None:
         text = f"interrupted: {done_points} of {total} points were done, and are lost"
-        return f"{text}; with db=, or --db, they would be in a file"
+        return f"{text}; with {for_caller('--db', 'db=')}, they would be in a file"
     return f"interrupted: {done_points} of {total} points are done, in {store.path}; the same command continues"

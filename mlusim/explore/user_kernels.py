@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_file, kernel_again, kernel_of_file
-from mlusim.errors import InputError, MlusimError, shown
+from mlusim.errors import InputError, MlusimError, for_caller, shown
 from mlusim.explore.fingerprint import fingerprint
 from mlusim.explore.python_files import Function, execute, from_file, importable_from
 from mlusim.host.arguments import ParameterType, Role
@@ -95,9 +95,9 @@ class UserKernel:
         """Raise `InputError` if saved points of this kernel could be confused with those of a changed one."""
         if self.unknown:
             raise InputError(
-                f"changes of {self.name} cannot be detected, because it uses {' and '.join(self.unknown)}: pass "
-                f"kernel_version (--kernel-version), a new one after each change, or store no points (--no-db) instead "
-                f"of using {store}"
+                f"changes of {self.name} cannot be detected, because it uses {' and '.join(self.unknown)}: give a "
+                f"new {for_caller('--kernel-version', 'kernel_version')} after each change, or store no points "
+                f"({for_caller('--no-db', 'db=None')}) instead of using {store}"
             )
 
 

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from mlusim.arrays import Array
 from mlusim.dtypes import ALL, dtype_name, dtype_of, nearest_dtype
-from mlusim.errors import InputError, shown
+from mlusim.errors import InputError, for_caller, shown
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.random_tensors import RandomTensors
@@ -227,7 +227,7 @@ def assign(
     if missing_names and shape is None:
         names_text = " and ".join(filter(None, (", ".join(missing_names[:-1]), missing_names[-1])))
         raise InputError(
-            f"{kernel}: no argument for {names_text}; give --shape (in Python shape=...) for random tensors "
+            f"{kernel}: no argument for {names_text}; give {for_caller('--shape', 'shape=...')} for random tensors "
             f"({_ROLES[Role.INPUT in roles]}), or {_as_argument(f'{missing_names[0]}=...')}, {FORMS}"
         )
     tensors = [name for name in parameters if not isinstance(values.get(name), int | float)]
@@ -254,8 +254,8 @@ def assign(
 
 
 def _as_argument(text: str) -> str:
-    """Return how an argument is given, on the command line and in Python."""
-    return f"--arg {text} (in Python arguments=[{text!r}])"
+    """Return how the caller gives an argument."""
+    return for_caller(f"--arg {text}", f"arguments=[{text!r}]")
 
 
 def _by_parameter(

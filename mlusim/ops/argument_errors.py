@@ -39,8 +39,8 @@ def unknown_argument(function: str, word: str, names: Iterable[str]) -> Argument
 
 
 def converted(name: str, dtype: str) -> str:
-    """Return the code that converts a tensor, as an array or as a variable of a net."""
-    return f"{name}.astype({dtype!r}), or in a net builder.cast({name}, {dtype!r})"
+    """Return the remedy for a tensor of another type, an array or a variable of a net."""
+    return f"pass {name}.astype({dtype!r}), or in a net builder.cast({name}, {dtype!r})"
 
 
 def explained(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:

@@ -45,6 +45,6 @@ def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int
             repeats = [requested[position] for position, other in enumerate(normal) if other == axis]
             raise InputError(
                 f"{operator}: {argument}={list(requested)} of a tensor of rank {rank} names axis {axis} "
-                f"{len(repeats)} times, as {' and '.join(map(str, repeats))}: name each axis once"
+                f"more than once, as {' and '.join(map(str, repeats))}: name each axis once"
             )
     return normal

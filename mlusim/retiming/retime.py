@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError, KernelError, LaunchError, PlanError, SimulatedTimeError
+from mlusim.errors import InputError, KernelError, LaunchError, PlanError, SimulatedTimeError, for_caller
 from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
 from mlusim.inputs import check_flags
@@ -87,7 +87,7 @@ def retime(
     if difference and not keep_split:
         raise InputError(
             f"{result.operator} would be split differently on {target.name}: {difference}. Run it there, or time the "
-            "recorded split with keep_split=True (--keep-split)"
+            f"recorded split with {for_caller('--keep-split', 'keep_split=True')}"
         )
     retimed = Result(
         operator=result.operator,

@@ -346,7 +346,7 @@ def test_inputs_by_variable_and_unused_ones(builder):
     with pytest.raises(mlusim.ArgumentsError, match=r"^execute takes inputs by position, and 2 values were passed"):
         program.execute(data, data)
     with pytest.raises(
-        InputError, match=r"an index of gather is int32 or int64; x\.astype\('int64'\), or in a net buil"
+        InputError, match=r"an index of gather is int32 or int64; pass x\.astype\('int64'\), or in a net buil"
     ):
         builder.gather(x, x, axis=0)
     with pytest.raises(InputError, match=r"^NetBuilder: name='' is empty"):

@@ -209,7 +209,7 @@ def test_suggestions_are_faster_and_match_retiming():
         (("k.py:add --shpe 4", "x"), "is not a saved run; as arguments of `mlusim run`: no such option"),
         (
             ("k.py:add", "x"),
-            "add: no argument for x and out; give --shape (in Python shape=...) for random tensors (those that ",
+            "add: no argument for x and out; give --shape for random tensors (those that ",
         ),
         (
             ("k.py:add --set 'tile", "x"),

@@ -90,7 +90,7 @@ def test_an_invalid_shape_is_an_error():
         shapes("2,a")
     with pytest.raises(
         InputError,
-        match=r"^shape: '64x64,128x128' mixes 'x' and ',': .* 64x64x128x128; for several shapes, repeat --shape",
+        match=r"^shape: '64x64,128x128' mixes 'x' and ',': .* 64x64x128x128; for several shapes, pass a list",
     ):
         shapes("64x64,128x128")
     with pytest.raises(InputError, match=r"^shape: '1\.\.200\+1,1\.\.200\+1' are 40000 values"):

@@ -166,8 +166,8 @@ def test_a_kernel_without_tensors_has_a_time():
 def test_invalid_arguments_are_errors(kernels):
     with pytest.raises(
         InputError,
-        match=r"^add: no argument for y and out; give --shape \(in Python shape=\.\.\.\) for random tensors .*, "
-        r"or --arg y=\.\.\. \(in Python arguments=\['y=\.\.\.'\]\), a",
+        match=r"^add: no argument for y and out; give shape=\.\.\. for random tensors .*, "
+        r"or arguments=\['y=\.\.\.'\], a",
     ):
         here(f"{kernels}:add", arguments=["x=random:float32:8"])
     with pytest.raises(InputError, match=r"^tin_shift is an operator: arguments are for kernels of your own; pass"):

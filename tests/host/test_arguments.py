@@ -86,10 +86,10 @@ def test_shape_makes_the_tensors_without_an_argument():
         (["1", "2", "3"], r"^--arg 3: k has no parameter left for it$"),
         (["x=1", "x=2"], r"^--arg x=2: x is given twice$"),
         (["z=1"], r"^--arg z=1: k has no parameter 'z'; it has x, out, tile$"),
-        (["x=1"], r"^k: no argument for out; give --shape .*, or --arg out=... \(in Python .*\), a file"),
+        (["x=1"], r"^k: no argument for out; give shape=... .*, or arguments=\['out=...'\], a file"),
         (
             [],
-            r"^k: no argument for x and out; give --shape .* outputs, or else the last one\), or --arg x=",
+            r"^k: no argument for x and out; give shape=\.\.\. for .* or else the last one\), or arguments=\['x=",
         ),
     ],
 )
@@ -111,8 +111,8 @@ WHOLE, REAL = (ParameterType(Role.NUMBER, np.dtype(name)) for name in ("int64", 
             r"^k: n is int64, and 1e\+20 is not -9223372036854775808 to 9223372036854775807$",
         ),
         ("n=inf", WHOLE, r"^k: n is int64, and inf is not a whole number: round it$"),
-        ("n=x.npy", WHOLE, r"^k: n is a number \(int64\), not a tensor: give --arg n=NUMBER \(in Python .*\)$"),
-        ("n=float32:8", REAL, r"^k: n is a number \(float32\), not a tensor: give --arg n=NUMBER \(in Python .*\)$"),
+        ("n=x.npy", WHOLE, r"^k: n is a number \(int64\), not a tensor: give arguments=\['n=NUMBER'\]$"),
+        ("n=float32:8", REAL, r"^k: n is a number \(float32\), not a tensor: give arguments=\['n=NUMBER'\]$"),
     ],
 )
 def test_a_number_must_be_of_its_declared_type(text, declared, message):

@@ -142,9 +142,9 @@ class TestReverse:
             (
                 (2, 3),
                 [1, -1],
-                r"^reverse: axis=\[1, -1\] of a tensor of rank 2 names axis 1 2 times, as 1 and -1: name ",
+                r"^reverse: axis=\[1, -1\] of a tensor of rank 2 names axis 1 more than once, as 1 and -1: name ",
             ),
-            ((2, 3), [0, 1, 0], r"of a tensor of rank 2 names axis 0 2 times, as 0 and 0: name each axis once$"),
+            ((2, 3), [0, 1, 0], r"of a tensor of rank 2 names axis 0 more than once, as 0 and 0: name each axis once$"),
             ((), 0, r"^reverse: axis=0 of a tensor of rank 0, which has no axes$"),
             ((2, 3), 1.0, r"^reverse: axis=1\.0 is not an integer"),
             ((2, 3), "01", r"^reverse: axis='01' is not an integer"),

@@ -201,8 +201,12 @@ class TestErrors:
         [
             (X[0], SHIFTS, r"x has shape \[6, 6, 1\], rank 3: tin_shift takes \[N, T, C, HW\]; reshape it"),
             (X, SHIFTS[0], r"shifts has shape \[3\], rank 1: it must be \[N, G\]"),
-            (X.astype(np.float64), SHIFTS, r"x is float64: tin_shift takes float16 or float32; x.astype\('float32'\)"),
-            (X, SHIFTS.astype(np.int64), r"shifts is int64: it must be int32; shifts.astype\('int32'\)"),
+            (
+                X.astype(np.float64),
+                SHIFTS,
+                r"x is float64: tin_shift takes float16 or float32; pass x.astype\('float32'\)",
+            ),
+            (X, SHIFTS.astype(np.int64), r"shifts is int64: it must be int32; pass shifts.astype\('int32'\)"),
             (X, SHIFTS[[0, 0]], "x has N = 1 batch entries and shifts has 2: the first dimensions must be equal"),
             (X, SHIFTS[:, [0, 0, 1, 1]], "C = 6 channels do not divide into G = 4 groups: .*; G = 3 would do"),
             (X[:0], SHIFTS[:0], r"x has shape \[0, 6, 6, 1\] and shifts \[0, 3\]: N, C, G and HW must be at least 1"),

@@ -22,13 +22,18 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
         name: name of the instruction.
         pipes: bits of `mlusim.cores.synchronisation.ordering`.
     """
+    return issuer.suspending if _waits(issuer, _code(issuer, name, pipes), line, pipes) else issuer.passing
+
+
+def _waits(issuer: Issuer, code: int, line: int, pipes: int) -> bool:
+    """Record a sync, and return whether its task has to wait."""
     task = issuer.task
     issuer.begin()
     now_ps = task.now_ps
-    record = issuer.records.add(_code(issuer, name, pipes), task.index, line, now_ps, now_ps, now_ps)
+    record = issuer.records.add(code, task.index, line, now_ps, now_ps, now_ps)
     waits = not task.is_drained() and task.drain(pipes, record, task.resume)
     task.unawaited = record
-    return issuer.suspending if waits else issuer.passing
+    return waits
 
 
 def _code(issuer: Issuer, name: str, pipes: int) -> int:
@@ -41,17 +46,13 @@ def _code(issuer: Issuer, name: str, pipes: int) -> int:
 
 def prepare_sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Callable[[], Waiting | None]:
     """Return a `sync` for repeated calls, each of which returns None if there is nothing to wait for."""
-    records, task = issuer.log.records, issuer.task
     code = _code(issuer, name, pipes)
 
     def issue() -> Waiting | None:
-        issuer.begin()
-        now_ps = task.now_ps
-        record = records.add(code, task.index, line, now_ps, now_ps, now_ps)
-        if task.is_drained() or not task.drain(pipes, record, task.resume):
-            return None
-        task.unawaited = record
-        return issuer.suspending
+        if _waits(issuer, code, line, pipes):
+            return issuer.suspending
+        issuer.task.unawaited = NONE
+        return None
 
     return issue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import Context
 from typing import Protocol
 
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import InputError, MlusimError, for_caller
 from mlusim.host.device import Device
 from mlusim.host.steady.refusals import without_loops
 from mlusim.host.steady.skipped_times import fill_in_times
@@ -58,9 +58,11 @@ def check_steady(*, steady: bool, data: bool, check: bool = False) -> None:
     check_flags(steady=steady, data=data, check=check)
     if steady and data:
         raise InputError(
-            "steady=True (--steady) with data: it skips operations, so nothing is computed; add data=False (--no-data)"
+            f"{for_caller('--steady', 'steady=True')} with data: it skips operations, so nothing is computed; add "
+            f"{for_caller('--no-data', 'data=False')}"
         )
     if steady and check:
         raise InputError(
-            "steady=True (--steady) with check=True (--check): a check needs the full simulation; drop one of them"
+            f"{for_caller('--steady with --check', 'steady=True with check=True')}: a check needs the full simulation; "
+            "drop one of them"
         )
