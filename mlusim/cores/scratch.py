@@ -11,7 +11,7 @@ import numpy as np
 
 from mlusim.cores.tasks.kernel_errors import foreign_core
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import AllocationError, InputError, shown
+from mlusim.errors import AllocationError, InputError, for_caller, shown
 from mlusim.inputs import as_shape, as_text
 from mlusim.memory.allocation import Allocation, Memory, fits_message
 from mlusim.memory.kinds import MemoryKind
@@ -147,7 +147,7 @@ class Scratch:
         except (MemoryError, OSError, OverflowError):
             raise AllocationError(
                 f"your machine has no {format_bytes(memory.usable_bytes)} left for {memory.name}: choose a smaller "
-                "board, or run without data (data=False, --no-data)"
+                f"board, or run without data ({for_caller('--no-data', 'data=False')})"
             ) from None
 
     def _alloc_shared(

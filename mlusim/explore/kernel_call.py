@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.cores.tasks.launch_checks import keyword_names
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import InputError, KernelError, LaunchError, MissingDataError, MlusimError
+from mlusim.errors import InputError, KernelError, LaunchError, MissingDataError, MlusimError, for_caller
 from mlusim.explore.python_files import where_in
 from mlusim.explore.user_kernels import VARIABLE, UserKernel
 from mlusim.files import cannot_read
@@ -121,7 +121,7 @@ class KernelCall:
                 if options.get("steady"):
                     raise InputError(
                         f"{self.kernel.name} is a plain function that launches kernels: steady-state timing is of one "
-                        "kernel; omit --steady"
+                        f"kernel; omit {for_caller('--steady', 'steady')}"
                     )
                 limits = {name: value for name, value in options.items() if name == "max_operations"}
                 return self._launched(Device(board, data=data, progress=progress, **limits))
@@ -150,7 +150,10 @@ class KernelCall:
         if self.arguments or self.launch or self.shape is None:
             raise InputError(
                 f"{self.kernel.name} is a plain function (device, shape, dtype, **settings) that uploads and launches: "
-                "give --shape and --set, no --arg, --dim or --kind"
+                + for_caller(
+                    "give --shape and --set, no --arg, --dim or --kind",
+                    "pass a shape and settings, no arguments, dim or kind",
+                )
             )
         try:
             self.kernel.function(device, self.shape, self.dtype, **self.settings)

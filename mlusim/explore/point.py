@@ -15,7 +15,16 @@ from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
-from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError, shown
+from mlusim.errors import (
+    AllocationError,
+    BoardError,
+    InputError,
+    LaunchError,
+    MlusimError,
+    PlanError,
+    for_caller,
+    shown,
+)
 from mlusim.explore.kernel_call import KernelCall, absolute, contents
 from mlusim.explore.model_hash import model_hash
 from mlusim.explore.point_figures import figures_of
@@ -105,7 +114,7 @@ class Point:
         """Return an outcome of the file as a row of this sweep, which may have other columns than that which ran it."""
         status, message, row = stored
         if any(self.axes.board_changes[USABLE_NRAM]):
-            message = message.replace(MORE_NRAM, "raise nram_bytes, the option --nram")
+            message = message.replace(MORE_NRAM, f"raise {for_caller('--nram', 'nram_bytes')}")
         return self.outcome(status, message, {name: row[name] for name in self.axes.figures() if name in row})
 
 

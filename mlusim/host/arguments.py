@@ -160,8 +160,8 @@ def parse_argument(text: str) -> Argument:
         name, value = "", text
     name = name.strip()
     if equals and not name.isidentifier():
-        raise InputError(f"--arg {text}: {shown(name)} is not a parameter's name; write NAME=VALUE or VALUE")
-    return Argument(name, _value(f"--arg {text}", value.strip()), text)
+        raise InputError(f"{_as_argument(text)}: {shown(name)} is not a parameter's name; write NAME=VALUE or VALUE")
+    return Argument(name, _value(_as_argument(text), value.strip()), text)
 
 
 def _value(argument: str, text: str) -> Any:
@@ -270,15 +270,16 @@ def _by_parameter(
         if not name:
             positional.append(argument)
         elif name in values:
-            raise InputError(f"--arg {argument.text}: {argument.name} is given twice")
+            raise InputError(f"{_as_argument(argument.text)}: {argument.name} is given twice")
         elif name in parameters or name in optional:
             values[name] = argument.value
         else:
             has = it_has([*parameters, *optional], argument.name)
-            raise InputError(f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {has}")
+            raise InputError(f"{_as_argument(argument.text)}: {kernel} has no parameter {argument.name!r}; {has}")
     unassigned = [name for name in parameters if name not in values]
     if len(positional) > len(unassigned):
-        raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")
+        text = positional[len(unassigned)].text
+        raise InputError(f"{_as_argument(text)}: {kernel} has no parameter left for it")
     values |= {name: argument.value for name, argument in zip(unassigned, positional, strict=False)}
     return values
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Array
-from mlusim.errors import InputError, shown
+from mlusim.errors import InputError, for_caller, shown
 from mlusim.inputs import as_array
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -34,8 +34,8 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
         raise InputError("the reference is an `async def` like a kernel: write a plain function of the input arrays")
     if isinstance(references, str):
         raise InputError(
-            f"the reference is {shown(references)}: pass an array or a function (a file or FILE.py:FUNCTION is for the "
-            "option --reference)"
+            f"the reference is {shown(references)}: pass an array or a function (a command takes a file, or "
+            "FILE.py:FUNCTION)"
         )
     by_name = _by_name(references, outputs)
     if not by_name and outputs:
@@ -66,14 +66,19 @@ def _by_name(references: Any, outputs: list[str]) -> Mapping[str, Any]:
     array = as_array("the reference", references)
     if not outputs:
         raise InputError(
-            "a reference, and no argument is an output: pass Output(shape, dtype), or InOut(array) for values "
-            "before the run; on the command line --arg NAME=DTYPE:SHAPE or inout:FILE.npy"
+            "a reference, and no argument is an output: "
+            + for_caller(
+                "give --arg NAME=DTYPE:SHAPE, or --arg NAME=inout:FILE.npy for values before the run",
+                "pass Output(shape, dtype), or InOut(array) for values before the run",
+            )
         )
     if len(outputs) != 1:
         raise InputError(
-            f"a reference of one array for {len(outputs)} outputs: pass a tuple or list of arrays, "
-            f"{', '.join(outputs)}, or a mapping by name; on the command line an .npz file of these names, or a "
-            "function that returns one"
+            f"a reference of one array for {len(outputs)} outputs, {', '.join(outputs)}: "
+            + for_caller(
+                "give an .npz file of these names, or a function that returns an array for each",
+                "pass a tuple or list of arrays, or a mapping by name",
+            )
         )
     return {outputs[0]: array}
 

@@ -147,7 +147,7 @@ def test_shape_applies_to_tensors_by_their_types(capsys: pytest.CaptureFixture[s
     for expected in ("output   sum float32 [256]", "input    x float16 [256]", "input    y float32 [256]"):
         assert expected in printed
     assert exit_code(*words) == 2
-    assert "two: n is a number (int32): give --arg n=NUMBER (in Python" in capsys.readouterr().err
+    assert "two: n is a number (int32): give --arg n=NUMBER\n" in capsys.readouterr().err
     assert exit_code(*words, "--arg", "n=256", "--arg", "x=float16:256") == 2
     assert "x is only read (a pointer to const), and float16:256 is a tensor to write" in capsys.readouterr().err
 

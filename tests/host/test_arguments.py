@@ -50,11 +50,14 @@ def test_every_argument_syntax_is_parsed(text, name, value):
     [
         (
             "out=flaot32:8",
-            r"^--arg out=flaot32:8: 'flaot32' is not an element type; did you mean float32\? choose a file",
+            r"^arguments=\['out=flaot32:8'\]: 'flaot32' is not an element type; did you mean float32\? choose a file",
         ),
         ("out=float32:a", r"'a' is not a shape such as 2,8,256,196 or 2x8x256x196$"),
         ("x=random:float32", r"write random:DTYPE:SHAPE, such as random:float32:1000$"),
-        ("x=word", r"^--arg x=word: 'word' is not an argument; choose a file \(x.npy, x.npz:key; inout:x.npy: "),
+        (
+            "x=word",
+            r"^arguments=\['x=word'\]: 'word' is not an argument; choose a file \(x.npy, x.npz:key; inout:x.npy: ",
+        ),
         ("2x=8", r"'2x' is not a parameter's name; write NAME=VALUE or VALUE$"),
     ],
 )
@@ -83,9 +86,9 @@ def test_shape_makes_the_tensors_without_an_argument():
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["1", "2", "3"], r"^--arg 3: k has no parameter left for it$"),
-        (["x=1", "x=2"], r"^--arg x=2: x is given twice$"),
-        (["z=1"], r"^--arg z=1: k has no parameter 'z'; it has x, out, tile$"),
+        (["1", "2", "3"], r"^arguments=\['3'\]: k has no parameter left for it$"),
+        (["x=1", "x=2"], r"^arguments=\['x=2'\]: x is given twice$"),
+        (["z=1"], r"^arguments=\['z=1'\]: k has no parameter 'z'; it has x, out, tile$"),
         (["x=1"], r"^k: no argument for out; give shape=... .*, or arguments=\['out=...'\], a file"),
         (
             [],

@@ -63,7 +63,7 @@ def test_references_of_two_outputs():
     with pytest.raises(InputError, match=r"^a reference of 3 arrays for 2 outputs: up, down$"):
         verify(both, X, *outputs, reference=[X, X, X], **ONE)
     with pytest.raises(
-        InputError, match=r"^a reference of one array for 2 outputs: pass a tuple or list of arrays, up, down, or"
+        InputError, match=r"^a reference of one array for 2 outputs, up, down: pass a tuple or list of arrays, or"
     ):
         verify(both, X, *outputs, reference=X, **ONE)
     with pytest.raises(InputError, match=r"^the reference names \['left'\], which are not outputs: .*'down', 'up'"):
@@ -90,7 +90,7 @@ def test_a_kernel_or_a_text_as_a_reference_is_refused():
     with pytest.raises(InputError, match=r"^the reference is an `async def` like a kernel: write a plain function of"):
         verify(double, X, Output.like(X), reference=wanted, **ONE)
     with pytest.raises(
-        InputError, match=r"^the reference is 'ref\.npy': pass an array or a function \(a file or FILE\.py"
+        InputError, match=r"^the reference is 'ref\.npy': pass an array or a function \(a command takes a file, or F"
     ):
         verify(double, X, Output.like(X), reference="ref.npy", **ONE)
 
