@@ -12,10 +12,12 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim import dtypes
 from mlusim.bangc.calls import copy_calls
 from mlusim.bangc.calls.argument_rules import argument_rules
 from mlusim.bangc.calls.assembly import run_statement
@@ -25,6 +27,7 @@ from mlusim.bangc.calls.host_calls import ADDRESSES, HOST_CALLS, PARAMETERS, par
 from mlusim.bangc.calls.instruction_calls import SignatureCalls, result_types, vector_intrinsics
 from mlusim.bangc.lines import raise_at
 from mlusim.bangc.runtime_layout import KINDS
+from mlusim.cores.instructions import c_signatures
 from mlusim.cores.instructions.c_signatures import CSignature
 from mlusim.cores.scalar import access
 from mlusim.cores.synchronisation import locks, syncs
@@ -345,8 +348,20 @@ def _function(template: str, returned: str, name: str, parameters: str, body: st
 
 @lru_cache(maxsize=1)
 def table_digest() -> str:
-    """Return a digest of all declarations, with the numbers of the intrinsics, on which compiled code depends."""
-    return hashlib.sha256(declarations(names()).encode()).hexdigest()
+    """Return a digest of the intrinsics with their numbers, and of the sources of their declarations.
+
+    Compiled code depends on the declarations. Writing all 13,000 of them takes longer than to compile a short file.
+    """
+    digest = hashlib.sha256(repr([(entry.name, entry.arities, entry.returns) for entry in intrinsics()]).encode())
+    for path in sources_of_declarations():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def sources_of_declarations() -> list[Path]:
+    """Return the modules that determine the declarations."""
+    folders = Path(__file__).parent, Path(c_signatures.__file__).parent
+    return [Path(dtypes.__file__), *(path for folder in folders for path in sorted(folder.glob("*.py")))]
 
 
 @lru_cache(maxsize=1)

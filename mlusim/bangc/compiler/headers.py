@@ -76,11 +76,11 @@ def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
     file calls them; such functions belong in `support.cpp`.
     """
     options = (f"-std={std}", *compiler.options, *compiler.instrumentation)
-    declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
-    folder = cache_folder() / f"include-{content_key(declared, *compiler.command, compiler.version, *options)}"
+    folder = cache_folder() / f"include-{content_key('headers', *compiler.command, compiler.version, *options)}"
     target = folder / START
     if not target.exists():
         folder.mkdir(exist_ok=True)
+        declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
         publish(folder / DECLARATIONS.name, declared.encode())
         command = [*compiler.command, *options, "-I", str(INCLUDE), "-I", str(folder)]
         with scratch_folder() as work:

@@ -2,11 +2,13 @@
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from mlusim import bangc
+from mlusim.bangc.calls import intrinsics
 from mlusim.bangc.compiler import cache, translation
 from mlusim.bangc.compiler.rewriting import rewrite
 from mlusim.bangc.compiler.source import text_of_user
@@ -95,3 +97,19 @@ def test_a_file_that_has_not_changed_is_not_translated_again(monkeypatch, tmp_pa
     file.write_text(file.read_text().replace("= 2", "= 3"))
     assert bangc.compile(file).binary != first.binary
     assert len(rewritten) == 2
+
+
+def test_the_key_covers_every_module_that_writes_declarations():
+    called = set()
+    for function in (intrinsics.intrinsics, intrinsics.names, intrinsics._numbers):
+        function.cache_clear()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: called.add(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        intrinsics.declarations(intrinsics.names())
+    finally:
+        sys.setprofile(before)
+    package = Path(bangc.__file__).parent.parent
+    modules = {Path(name) for name in called if Path(name).is_relative_to(package)}
+    assert Path(intrinsics.__file__) in modules
+    assert modules <= set(intrinsics.sources_of_declarations())
