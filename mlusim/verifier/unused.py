@@ -40,7 +40,10 @@ def find_unused(run: Run) -> list[Finding]:
 
 def _finding(run: Run, record: AllocationRecord, times: int) -> Finding:
     size = f"{format_bytes(record.nbytes)} of {record.memory.upper()}"
-    if record.task == NONE:
+    if record.task == NONE and record.workspace:
+        # Nothing tells whether a launch got its address.
+        owner, remedy = "allocated by the host", "pass it to the kernel that should use it, or remove it"
+    elif record.task == NONE:
         owner, remedy = "passed by the host", "remove it from the kernel's arguments"
     else:
         owner = f"allocated by task {run.log.tasks[record.task].task_id}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.cores.atomics import ATOMIC_NAMES, FETCHING, REDUCING
+from mlusim.cores.atomics import ATOMIC_NAMES, COMPARE_AND_SWAP, FETCHING, REDUCING
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.log import NONE, SCALAR
 from mlusim.verifier.accesses.geometry import group_rows
@@ -55,6 +55,20 @@ def is_polled(run: Run, row: int) -> bool:
     return bool(np.unique_counts(repeats[1]).counts.max() >= _POLLS)
 
 
+def _loaded_before_swap(pair: Pair) -> list[str]:
+    """Return the remedy for a scalar load of a number that its task then compares and swaps."""
+    run, order, accesses = pair.run, pair.run.order, pair.run.accesses
+    for row, position, site, other in zip(pair.rows, pair.positions, pair.sites, pair.positions[::-1], strict=True):
+        if accesses.write[row] or order.lane[position] != SCALAR or run.log.ops[order.op[other]] not in ATOMIC_NAMES:
+            continue
+        swaps = _positions_of(run, position, {f"atomic_{COMPARE_AND_SWAP}"})
+        rows = np.flatnonzero(accesses.write & accesses.meeting(row))
+        if np.isin(swaps[swaps > position], order.position[accesses.record[rows]]).any():
+            add = "`__bang_atomic_add`" if site.is_compiled else f"`{core_at(site.at)}.atomic_add`"
+            return [f"load {pair.buffer} at {site.location} by an atomic too: {add} of 0 returns the value"]
+    return []
+
+
 def _reaches_scalar_code(run: Run, record: int) -> bool:
     """Return whether scalar code gets what an operation reads, also through the buffer that this one copies it to."""
     pipe, result = run.columns["pipe"], run.columns["dst_alloc"]
@@ -84,8 +98,10 @@ def announced(pair: Pair) -> list[str]:
 
     The first one may come after the last atomic of its task; it may be a posted store, for which the atomic does not
     wait; the other task may not wait for the atomic, or for that of a third task; or both tasks pass an atomic that
-    orders them only for a task that waits for its number.
+    orders them only for a task that waits for its number. Or one loads what both then swap.
     """
+    if loaded := _loaded_before_swap(pair):
+        return loaded
     run, order, (store, reader) = pair.run, pair.run.order, pair.sites
     position, reader_position = pair.positions
     atomics = _positions_of(run, position, ATOMIC_NAMES)

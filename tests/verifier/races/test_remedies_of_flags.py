@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from findings import X, kinds_of, the_only_error
-from kernel_lines import line_of
+from kernel_lines import at, line_of
 from mlusim import InOut, Output, verify
 
 
@@ -60,6 +60,34 @@ def test_a_flag_that_is_polled_is_for_atomics_however_it_is_read(poll):
     assert (finding.kind, finding.fields["buffer"]) == ("task-race", "flag")
     assert finding.remedy.startswith("read and write the flag with atomics")
     assert "sync" not in finding.remedy
+
+
+def test_a_number_that_is_loaded_and_then_compared_and_swapped_is_loaded_by_an_atomic():
+    async def kernel(core, x, largest, by_atomic):
+        if core.is_memory_core:
+            return
+        old = core.nram.alloc(1, "int32", "old")
+        mine = 10 * (1 + core.core_id)
+        if by_atomic:
+            await core.atomic_add(old, largest, 0)
+            found = int(await core.load(old[0]))
+        else:
+            found = int(await core.load(largest[0]))
+        while found < mine:
+            await core.atomic_cas(old, largest, found, mine)
+            seen = int(await core.load(old[0]))
+            if seen == found:
+                break
+            found = seen
+
+    largest = InOut(np.zeros(1, np.int32))
+    finding = the_only_error(kernel, X, largest, False, dim=4)
+    assert (finding.kind, finding.remedy) == (
+        "task-race",
+        f"load largest at {at(kernel, 'found = int(await core.load(largest[0]))')} by an atomic too: "
+        "`core.atomic_add` of 0 returns the value",
+    )
+    assert verify(kernel, X, largest, True, dim=4, reference=lambda *_: np.array([40], np.int32)).ok
 
 
 def test_an_endless_loop_is_one_finding_with_what_its_tasks_do_again():
