@@ -36,6 +36,7 @@ class Leave(IntEnum):
     TOO_MANY = 7
     CALLED = 8
     INVOKED = 9
+    OTHER_MEMORY = 10
 
 
 # Flags of a range: host memory that a copy may still use, and whether it writes there.

@@ -32,7 +32,7 @@ def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) 
             high += (count - 1) * stride
     segment = f"{group_digits(segment_bytes)} B"
     if segment_bytes and (low < 0 or high > pointer.allocation.nbytes):
-        segments = "-".join(str(count) for count, _ in loops)
+        segments = " x ".join(str(count) for count, _ in loops)
         raise AccessError(
             f"memcpy {verb} bytes {group_digits(low)}..{group_digits(high)} of {pointer.allocation.name}, which has "
             f"{group_digits(pointer.allocation.nbytes)} B: "

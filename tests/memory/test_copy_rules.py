@@ -311,7 +311,7 @@ def in_bytes(dst: Pointer, src: Pointer, size: int, *strides: int) -> CopyShape:
             0,
             10,
             (10, 1, 50, 1, 10, 1, 181, 1),
-            "memcpy reads bytes 0..201 of the gdram buffer, which has 200 B: 2-2 seg",
+            "memcpy reads bytes 0..201 of the gdram buffer, which has 200 B: 2 x 2 seg",
         ),
         (0, 0, 10, (10, 1, 81, 1, 10, 1, 50, 1), "memcpy writes bytes 0..101 of the nram buffer"),
     ],

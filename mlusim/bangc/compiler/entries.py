@@ -23,6 +23,9 @@ MAIN = "mlusim_main"
 _CONTROL = ("if", "constexpr", "for", "while", "switch", "catch")
 # The file name of the lines that are appended.
 ENTRIES = "<entries>"
+_INVOKE = "cnrtInvokeKernel"
+# The last word of a template's parameter without a name.
+_TYPE_WORDS = ("typename", "class", "auto", "bool", "char", "short", "int", "long", "unsigned", "signed")
 # The number of parameters of a template with a parameter pack.
 _PACK = 1 << 16
 
@@ -75,12 +78,14 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     close, body = source.matching(opening), source.body_of(opening)
     if body < 0:
         return None
-    if body + 1 < len(tokens):
-        source.insert(body + 1, f"::mlusim::entered({quoted(name.text.removeprefix(OWN))}); ")
     tokens_before = tokens[source.start_of_statement(position) : position]
     template = 0
+    arguments: list[str] = []
     if tokens_before and tokens_before[0].text == "template":
         template = max(_parameters_of_template(tokens_before), 1)
+        arguments = _own_arguments(tokens_before)
+    if body + 1 < len(tokens):
+        source.insert(body + 1, f"::mlusim::entered({quoted(name.text.removeprefix(OWN))}); ")
     parts = [part for part in split_at_commas(tokens[opening + 1 : close]) if part]
     if len(parts) == 1 and spaced(parts[0]) == "void":
         parts = []
@@ -90,11 +95,14 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
                 f"{name.file}:{part[0].line}: {joined(part)} of {name.text.removeprefix(OWN)}: the host would pass the "
                 "address of its own object, which a core cannot access; pass it by value, or a pointer to device memory"
             )
+    types = tuple(spaced(_without_default(part)) for part in parts)
+    if arguments and body + 1 < len(tokens) and any(token.text.startswith(_INVOKE) for token in tokens):
+        source.insert(body + 1, _instance(name, arguments, types))
     return Entry(
         name.text,
         scopes,
         tuple(_parameter_name(part) for part in parts),
-        tuple(spaced(_without_default(part)) for part in parts),
+        types,
         name.file,
         name.line,
         template,
@@ -115,6 +123,27 @@ def _parameters_of_template(tokens: list[Token]) -> int:
     # A pack takes more arguments than any launch gives.
     has_pack = any("..." in spaced(part).replace(" ", "") for part in parts)
     return _PACK if has_pack else len(parts)
+
+
+def _own_arguments(tokens: list[Token]) -> list[str]:
+    """Return the arguments with which a template names its own instance; empty if a parameter has no name."""
+    arguments = []
+    for part in split_at_commas(tokens[2 : closing_angle(tokens, 1)]):
+        words = [token.text for token in _without_default(part)]
+        if len(words) < 2 or not words[-1].isidentifier() or words[-1] in _TYPE_WORDS or words[-2] == "::":
+            return []
+        arguments.append(words[-1] + " ..." * (words[-2] == "..."))
+    return arguments
+
+
+def _instance(name: Token, arguments: list[str], types: tuple[str, ...]) -> str:
+    """Return a statement that registers the instance of a template, so that `cnrtInvokeKernel` finds its address."""
+    own = f"{name.text}<{', '.join(arguments)}>"
+    called = quoted(own.replace(OWN, ""))
+    return (
+        f"struct mlusim_name {{ static constexpr const char *text() {{ return {called}; }} }}; "
+        f"(void)&::mlusim::instance<static_cast<void (*)({', '.join(types)})>(&{own}), mlusim_name>; "
+    )
 
 
 def _without_default(tokens: list[Token]) -> list[Token]:

@@ -122,6 +122,7 @@ def leave_error(module: Module, image: Image, who: str) -> tuple[KernelError, So
         Leave.TOO_MANY: too_many_arrays(text),
         Leave.CALLED: f"{who} calls {text}, which is a kernel: launch it with {text}<<<dim, type, queue>>>(...)",
         Leave.INVOKED: f"{who} invokes {text}",
+        Leave.OTHER_MEMORY: f"{who} calls {text}",
         Leave.STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or below",
     }
     if kind == Leave.HEAP and text == "throw":

@@ -77,21 +77,44 @@ static void collect(Fibre *f, Slot &slot, Word number, const Run &access, Word s
     if (dropped) will_take_back(f, access.address, size);
 }
 
+// The memory of an address; KINDS for GDRAM, or none.
+static Word kind_of(const Fibre *f, Word address) {
+    Word kind = KINDS;
+    for (Word k = 0; k < KINDS; ++k)
+        if (f->arenas[k] && address - f->arenas[k]->base <= ARENA_MASK) kind = k;
+    return kind;
+}
+// Whether an address is one of the task's stack, or of its variables.
+static bool is_own(const Fibre *f, Word address) {
+    return address - Word(f->stack) < f->stack_size || address - f->image < f->image_size;
+}
+
+// Called by the headers before an access by a function that names its memory.
+EXPORT void mlusim_expect(const void *address, int memory, const char *name, const char *file, int line) {
+    static const char *const names[] = {"NRAM", "WRAM", "SRAM", "LDRAM", "GDRAM"};
+    if (!current || !current->device || is_own(current, Word(address))) return;
+    Word kind = kind_of(current, Word(address));
+    bool known = kind < KINDS || range_of(current, Word(address)) >= 0;
+    // LDRAM is a part of the same DRAM.
+    if (!known || kind == Word(memory) || (kind >= LDRAM && memory >= LDRAM)) return;
+    static char text[96];
+    snprintf(text, sizeof text, "%s with an address in %s: pass one in %s", name, names[kind], names[memory]);
+    mlusim_leave(OTHER_MEMORY, text, file, line);
+}
+
 static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
     accessed = pc;
     if (!f) return;
     take_back(f);
-    bool own = address - Word(f->stack) < f->stack_size || address - f->image < f->image_size;
+    bool own = is_own(f, address);
     if (!f->device) {
         if (own ? f->in_flight : f->range_count) touch_of_host(f, address, size, write, pc);
         return;
     }
     if (own) return;
-    Word kind = KINDS, range = 0;
+    Word kind = kind_of(f, address), range = 0;
     bool read_only = false;
-    for (Word k = 0; k < KINDS; ++k)
-        if (f->arenas[k] && address - f->arenas[k]->base <= ARENA_MASK) kind = k;
     Word number = ((pc - f->image) * 0x9E3779B97F4A7C15ull) >> 55;  // wherever the image was loaded
     Slot &slot = f->slots[number];
     bool out;

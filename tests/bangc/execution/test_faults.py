@@ -58,6 +58,12 @@ def module() -> bangc.Module:
         ("overflow", (), AccessError, r"faults\.mlu:3\d, .*stack overflow: the kernel has a stack of 1 048 576 B"),
         ("large", (7,), AccessError, r"faults\.mlu:\d+, .*stack overflow: the kernel has a stack of 1 048 576 B"),
         ("divide", (0,), KernelError, r"faults\.mlu:46, .*division by zero"),
+        (
+            "other_memory",
+            (),
+            KernelError,
+            r"faults\.mlu:156, .*calls __load_nram with an address in GDRAM: pass one in NRAM",
+        ),
         ("stops", (), KernelError, r"faults\.mlu:58, .*the kernel called abort\(\)"),
         ("asserts", (2,), KernelError, r"faults\.mlu:63, .*assertion failed: n > 3"),
         (

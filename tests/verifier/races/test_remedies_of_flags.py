@@ -82,11 +82,9 @@ def test_a_number_that_is_loaded_and_then_compared_and_swapped_is_loaded_by_an_a
 
     largest = InOut(np.zeros(1, np.int32))
     finding = the_only_error(kernel, X, largest, False, dim=4)
-    assert (finding.kind, finding.remedy) == (
-        "task-race",
-        f"load largest at {at(kernel, 'found = int(await core.load(largest[0]))')} by an atomic too: "
-        "`core.atomic_add` of 0 returns the value",
-    )
+    place = at(kernel, "found = int(await core.load(largest[0]))")
+    by_atomic = f"load largest at {place} by an atomic too: `core.atomic_add` of 0 returns the value"
+    assert (finding.kind, finding.remedy) == ("task-race", by_atomic)
     assert verify(kernel, X, largest, True, dim=4, reference=lambda *_: np.array([40], np.int32)).ok
 
 

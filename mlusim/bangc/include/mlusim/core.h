@@ -334,9 +334,11 @@ struct Entry {
 };
 
 Entry *&entries();
+// The instances of templates, which the host may invoke by their addresses.
+Entry *&instances();
 
 template <class R, class... P> struct Registered : Entry {
-    MLUSIM_PLAIN Registered(R (*kernel)(P...), const char *what, const char *names, const char *where, int at) {
+    MLUSIM_PLAIN Registered(R (*kernel)(P...), const char *what, const char *names, const char *where, int at, Entry *&list) {
         static const uint64_t all_codes[] = {(::mlusim::code<P>() | ::mlusim::only_read<P>())..., 0};
         static const uint64_t all_sizes[] = {sizeof(P)..., 0};
         name = what;
@@ -348,16 +350,22 @@ template <class R, class... P> struct Registered : Entry {
         count = sizeof...(P);
         codes = all_codes;
         sizes = all_sizes;
-        next = entries();
-        entries() = this;
+        next = list;
+        list = this;
     }
 };
 
 template <class R, class... P>
 MLUSIM_PLAIN inline Registered<R, P...> *enter(R (*kernel)(P...), const char *name, const char *names, const char *file,
                                                int line) {
-    return new Registered<R, P...>(kernel, name, names, file, line);
+    return new Registered<R, P...>(kernel, name, names, file, line, entries());
 }
+
+template <class R, class... P> MLUSIM_PLAIN inline Entry *enter_instance(R (*kernel)(P...), const char *name) {
+    return new Registered<R, P...>(kernel, name, "", "", 0, instances());
+}
+// Its instance is loaded with that of the template that refers to it.
+template <auto kernel, class Name> Entry *const instance = enter_instance(kernel, Name::text());
 
 }  // namespace mlusim
 

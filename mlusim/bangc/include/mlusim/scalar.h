@@ -176,15 +176,19 @@ inline int64_t __cn_scalar_cast_u8_to_s64(uint8_t x) { return x; }
     MLUSIM_SCALAR_SWAPS(atomic_cas, __bang_atomic_cas)
 MLUSIM_ALL_ATOMICS
 
-// A scalar load or store by the name of its memory: a plain C++ access, which is counted.
-template <class T> inline T __load_gdram(const T *address) { return *address; }
-template <class T> inline T __load_ldram(const T *address) { return *address; }
-template <class T> inline T __load_sram(const T *address) { return *address; }
-template <class T> inline T __load_nram(const T *address) { return *address; }
-template <class T, class V> inline void __store_gdram(T *address, V value) { *address = T(value); }
-template <class T, class V> inline void __store_ldram(T *address, V value) { *address = T(value); }
-template <class T, class V> inline void __store_sram(T *address, V value) { *address = T(value); }
-template <class T, class V> inline void __store_nram(T *address, V value) { *address = T(value); }
+// A scalar load or store by the name of its memory: a plain C++ access, which is counted, of an address in that memory.
+extern "C" void mlusim_expect(const volatile void *address, int memory, const char *name, const char *file, int line);
+#define MLUSIM_LOAD(name, memory) \
+    template <class T> inline T name(const T *address, MLUSIM_PLACE) { \
+        return mlusim_expect(address, memory, #name, file, line), *address; \
+    }
+#define MLUSIM_STORE(name, memory) \
+    template <class T, class V> inline void name(T *address, V value, MLUSIM_PLACE) { \
+        mlusim_expect(address, memory, #name, file, line); \
+        *address = T(value); \
+    }
+MLUSIM_LOAD(__load_nram, 0) MLUSIM_LOAD(__load_sram, 2) MLUSIM_LOAD(__load_ldram, 3) MLUSIM_LOAD(__load_gdram, 4)
+MLUSIM_STORE(__store_nram, 0) MLUSIM_STORE(__store_sram, 2) MLUSIM_STORE(__store_ldram, 3) MLUSIM_STORE(__store_gdram, 4)
 
 inline bool __is_nram(const volatile void *address) { return __mlusim_memory(address) == 0; }
 inline bool __is_wram(const volatile void *address) { return __mlusim_memory(address) == 1; }

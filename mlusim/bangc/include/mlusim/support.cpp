@@ -9,6 +9,10 @@ Entry *&entries() {
     static Entry *first = nullptr;
     return first;
 }
+Entry *&instances() {
+    static Entry *first = nullptr;
+    return first;
+}
 }  // namespace mlusim
 
 extern "C" {
@@ -241,10 +245,11 @@ cnrtRet_t cnrtDestroyNotifier(cnrtNotifier_t *notifier, mlusim::File mlusim_f, i
 namespace mlusim {
 
 static const Entry &entry_at(const void *function, const char *file, int line) {
-    for (const Entry *one = mlusim_entries(); one; one = one->next)
-        if (one->function == function) return *one;
-    mlusim_leave(9, "a function that is no kernel, or a template of kernels: pass the address of one that has "
-                 "__mlu_entry__ or __mlu_global__, and launch templates with <<<...>>>", file, line);
+    for (const Entry *first : {entries(), instances()})
+        for (const Entry *one = first; one; one = one->next)
+            if (one->function == function) return *one;
+    mlusim_leave(9, "a function that is no kernel: pass the address of one that has __mlu_entry__ or __mlu_global__",
+                 file, line);
     __builtin_unreachable();
 }
 
