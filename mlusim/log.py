@@ -273,23 +273,6 @@ class Log:
         bytes_of_mask = np.frombuffer(mask, np.uint8)
         return np.unpackbits(bytes_of_mask, count=size, bitorder="little").view(bool)
 
-    def close_allocation(self, identity: int, now: int) -> None:
-        """Record when an allocation was freed."""
-        self.released[identity] = self.count
-        self.allocations[identity].end_ps = now
-
-    def close_task(self, index: int, now: int) -> None:
-        """Record when a task ended."""
-        self.tasks[index].end_ps = now
-
-    def open_launch(self, index: int, now: int) -> None:
-        """Record when a launch began."""
-        self.launches[index].start_ps = now
-
-    def close_launch(self, index: int, now: int) -> None:
-        """Record when a launch ended."""
-        self.launches[index].end_ps = now
-
     def table(self) -> Integers:
         """Return a copy of all records as an int64 array of shape (records, columns)."""
         return self.records.table()

@@ -26,6 +26,11 @@ class LineTime(NamedTuple):
     function: str
     spent_ps: Integers
 
+    @property
+    def by_cause(self) -> dict[str, int]:
+        """The causes with a time, by name."""
+        return {name: spent for name, spent in zip(CAUSES, self.spent_ps.tolist(), strict=True) if spent}
+
 
 def time_by_line(records: LogColumns) -> list[LineTime]:
     """Return the lines by MLU core time, in descending order; they sum to cores times the run's time.

@@ -50,9 +50,10 @@ def rows(result: Result) -> list[Row]:
 def figures(result: Result) -> list[Row]:
     """Return the rows of time, bytes, efficiencies with the vendor's verdict, and bottleneck."""
     metrics, board = result.metrics, result.board
+    steady_text = result.steady.text(result.time_ps)
     table = [
         Row("time", format_us(metrics.time_ps), f"model of {board.name}, not a measurement"),
-        *_steady(result),
+        *([Row("steady state", "", steady_text)] if steady_text else []),
         Row("known error", "", result.known.text),
         _lower_bound(result),
         Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / MEGA:g} MHz"),
@@ -81,11 +82,6 @@ def figures(result: Result) -> list[Row]:
         note = f"all tensors once, {group_digits(metrics.theory_io_bytes)} B; {metrics.verdict}"
         table.append(Row("the vendor's io_efficiency", percent(vendors), note))
     return [*table, *_compute_rows(metrics)]
-
-
-def _steady(result: Result) -> list[Row]:
-    text = result.steady.text(result.time_ps)
-    return [Row("steady state", "", text)] if text else []
 
 
 def _compute_rows(metrics: Metrics) -> list[Row]:
@@ -268,7 +264,7 @@ def _lines_json(result: Result) -> list[dict[str, Any]]:
             "file": source_name(line.file),
             "line": line.line,
             "function": line.function,
-            "core_ps": {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
+            "core_ps": line.by_cause,
         }
         for line in result.lines
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ class Totals:
         self.bus_bytes = {"read": 0, "write": 0}
         for part in parts_of(records):
             requested.update(_bytes_requested(part))
-            operations.update(_operations(part))
-            pipes.update(_pipe_busy(part))
+            operations.update(_sums(records.log.ops, part.op, part.count))
+            pipes.update(_sums(PIPES, part.pipe, part.free_ps - part.start_ps))
             self.bus_bytes["read"] += int(part.bus_read_bytes.sum())
             self.bus_bytes["write"] += int(part.bus_write_bytes.sum())
         names = [f"scalar {kind.name} {name}" for kind in _SCALAR_KINDS for name in ("load", "store")]
@@ -52,23 +53,13 @@ _SCALAR_KINDS = (MemoryKind.GDRAM, MemoryKind.LDRAM)
 
 def _bytes_requested(records: LogColumns) -> dict[str, int]:
     is_copy = records.direction >= 0
-    totals = _sums(records.direction[is_copy], records.bytes_requested[is_copy], len(DIRECTION_NAMES))
-    requested = dict(zip(DIRECTION_NAMES, totals, strict=True))
+    requested = _sums(DIRECTION_NAMES, records.direction[is_copy], records.bytes_requested[is_copy])
     scalar = records.pipe == SCALAR
     for kind in _SCALAR_KINDS:
         in_memory = np.array([record.memory == kind.value for record in records.log.allocations] + [False])
         for name, operand in (("load", records.a_alloc), ("store", records.dst_alloc)):
             requested[f"scalar {kind.name} {name}"] = int(records.bytes_requested[scalar & in_memory[operand]].sum())
     return requested
-
-
-def _operations(records: LogColumns) -> dict[str, int]:
-    totals = _sums(records.op, records.count, len(records.log.ops))
-    return dict(zip(records.log.ops, totals, strict=True))
-
-
-def _pipe_busy(records: LogColumns) -> dict[str, int]:
-    return dict(zip(PIPES, _sums(records.pipe, records.free_ps - records.start_ps, len(PIPES)), strict=True))
 
 
 def _task_busy(records: LogColumns) -> Integers:
@@ -80,8 +71,8 @@ def _task_busy(records: LogColumns) -> Integers:
     return lengths(busy, len(records.log.tasks))
 
 
-def _sums(code: Any, amount: Any, kinds: int) -> list[int]:
-    """Sum amounts by code, in integers."""
-    total = np.zeros(kinds, np.int64)
-    np.add.at(total, code, amount)
-    return [int(value) for value in total]
+def _sums(names: Sequence[str], code: Any, amount: Any) -> dict[str, int]:
+    """By name, return the sum of the amounts whose code is its index, in integers."""
+    totals = np.zeros(len(names), np.int64)
+    np.add.at(totals, code, amount)
+    return dict(zip(names, totals.tolist(), strict=True))

@@ -54,9 +54,6 @@ def axes_of(
     """Return the validated axes for these arguments of `sweep`. Raises `InputError` and `BoardError`."""
     swept = {name: several(value) for name, value in options.items()}
     named_settings = {name: several(value) for name, value in as_mapping("settings", settings).items()}
-    empty_axes = [name for name, values in (*swept.items(), *named_settings.items()) if not values]
-    if empty_axes:
-        raise InputError(f"nothing to sweep: {' and '.join(empty_axes)} has no values; pass at least one")
     seed = as_count("seed", seed, minimum=0)
     # One text is a list of one. Elements that are not texts are reported with the forms that an argument may have.
     texts = as_tuple(arguments)
@@ -217,7 +214,7 @@ def operator_by_name(operation: str | Callable[..., Any]) -> str | Callable[...,
 
 
 def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
-    known: tuple[str, ...] = ()
+    known = tuple(command.operator.strategies)
     for values in product(*options.values()):
         # Raises for incompatible options, before anything runs.
         operator, _ = command.choose(dict(zip(options, values, strict=True)))

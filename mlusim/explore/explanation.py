@@ -8,7 +8,6 @@ from functools import cached_property
 from os import PathLike
 from typing import Any, NamedTuple
 
-from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.lower_bound import LOSSES
 from mlusim.explore.diff import shares, source_text
 from mlusim.explore.suggestions import Suggestion
@@ -96,11 +95,7 @@ def explain(run: Result | str | PathLike[str], *, progress: bool = False) -> Exp
             line.function,
             source_text(result, line.file, line.line),
             time_by_line[number],
-            shares(
-                {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
-                cores,
-                time_by_line[number],
-            ),
+            shares(line.by_cause, cores, time_by_line[number]),
         )
         for number, line in enumerate(result.lines)
     ]

@@ -90,7 +90,8 @@ def tuning_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool) -> Cel
     """
     # An operator's rows have plans with tiers; a kernel's do not.
     plans = "tier" in rows[0]
-    settings = _plan_columns(full=full) if plans else list(axes)
+    plan_heads = ["strategy", "NRAM limit", "tier", *(["tiles", "NRAM"] if full else [])]
+    settings = plan_heads if plans else list(axes)
     lines = []
     for row in rows:
         cells = _plan_cells(row, full=full) if plans else [str(row.get(axis, "")) for axis in settings]
@@ -99,10 +100,6 @@ def tuning_cells(rows: Sequence[Row], axes: Sequence[str], *, full: bool) -> Cel
     heads = [*settings, "time", "", "why it is slower"]
     first_number, keys = (1, 2) if plans else (0, len(axes))
     return Cells(heads, lines, [*range(first_number, len(heads) - 1)], keys)
-
-
-def _plan_columns(*, full: bool) -> list[str]:
-    return ["strategy", "NRAM limit", "tier", *(["tiles", "NRAM"] if full else [])]
 
 
 def _plan_cells(row: Row, *, full: bool) -> list[str]:

@@ -18,7 +18,6 @@ from mlusim.explore.axes import Axes
 from mlusim.explore.point import Point, prepare_point
 from mlusim.explore.runner import Runner
 from mlusim.explore.store import DONE, Store
-from mlusim.hardware import Board
 from mlusim.progress import Bar
 
 if TYPE_CHECKING:
@@ -120,7 +119,8 @@ class Search:
                 series.ended = True
                 self.refused.append(Refusal(series.strategy or "", limit, error.message))
                 return None
-            series.limit = _next_limit(plan, self.board)
+            alignment = self.board.vector_alignment_bytes
+            series.limit = plan.nram_bytes // 2 // alignment * alignment or None
             # The strategies that `auto` chooses from have series of their own.
             series.ended |= series.limit is None or series.strategy == "auto"
             signature = _signature(plan)
@@ -157,12 +157,6 @@ class Search:
         alignment = self.board.vector_alignment_bytes
         limits = [nram_bytes * 3 // 4 // alignment * alignment, nram_bytes * 3 // 2 // alignment * alignment]
         return [limit for limit in limits if 0 < limit < capacity and limit != point.nram_limit_bytes]
-
-
-def _next_limit(plan: Plan, board: Board) -> int | None:
-    """Return half of a plan's NRAM, rounded down to the alignment; None if that is 0."""
-    alignment = board.vector_alignment_bytes
-    return plan.nram_bytes // 2 // alignment * alignment or None
 
 
 def _signature(plan: Plan) -> str:

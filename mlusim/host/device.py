@@ -43,7 +43,6 @@ from mlusim.verifier.check_by_default import note_device
 if TYPE_CHECKING:
     import os
 
-    from mlusim.host.host_data import HostDataWatch
     from mlusim.results.result import Result
     from mlusim.verifier.findings import Finding
     from mlusim.verifier.report import Report
@@ -101,8 +100,8 @@ class Device(DeviceMemory):
         self._launches: list[Launch] = []
         self._error_text = ""
         self._error: BaseException | None = None
-        # Detects values passed through Python objects; None unless requested.
-        self._host_data: HostDataWatch | None = None
+        # Findings on values passed through Python objects; None unless requested.
+        self._host_data: list[Finding] | None = None
         if note_device(self):
             self.watch_host_data()
         # A chip and its parts form reference cycles. No one can run a chip without its device, so its parts are dropped
@@ -199,9 +198,14 @@ class Device(DeviceMemory):
                 "a run inside a kernel: only the host runs kernels; call the other kernel with `await`, or run it "
                 "first and pass its result"
             )
+        comparison: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._host_data is not None:
+            from mlusim.host.host_data import compared
+
+            comparison = compared(self._queued, self._host_data)
         self._running = True
         try:
-            with contextlib.nullcontext() if self._host_data is None else self._host_data.around(self._queued):
+            with comparison:
                 self._run()
         except MlusimError as error:
             hide_internals(error)
@@ -295,15 +299,13 @@ class Device(DeviceMemory):
 
         Off by default, as it compares the objects reachable from each kernel before and after a run.
         """
-        from mlusim.host.host_data import HostDataWatch
-
         if self._host_data is None:
-            self._host_data = HostDataWatch()
+            self._host_data = []
 
     @property
     def host_data(self) -> tuple[Finding, ...]:
         """The findings of `watch_host_data`, one per object."""
-        return () if self._host_data is None else tuple(self._host_data.findings)
+        return tuple(self._host_data or ())
 
     def verify(
         self,

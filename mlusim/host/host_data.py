@@ -47,29 +47,22 @@ _NUMERIC = (np.ndarray, np.generic, int, float, complex, bytearray, Iterator, As
 _OTHERS = frozenset({"mlusim", "numpy", "ml_dtypes", "logging", "simpy"})
 
 
-class HostDataWatch:
-    """The findings on the launches of a device, one per object.
+@contextmanager
+def compared(launches: Sequence[Launch], findings: list[Finding]) -> Iterator[None]:
+    """Compare the objects around the kernels of launches before and after they run; a single task shares none.
 
-    Attributes:
-        findings: so far.
+    Adds to the findings, one per object.
     """
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-
-    @contextmanager
-    def around(self, launches: Sequence[Launch]) -> Iterator[None]:
-        """Compare the objects around the kernels of launches before and after they run; a single task shares none."""
-        snapshots = [
-            Snapshot.of_launch(launch.kernel, launch.arguments, launch.settings)
-            for launch in launches
-            if launch.dim != (1, 1, 1)
-        ]
-        try:
-            yield
-        finally:
-            for snapshot in snapshots:
-                self.findings += [finding for finding in snapshot.find() if finding not in self.findings]
+    snapshots = [
+        Snapshot.of_launch(launch.kernel, launch.arguments, launch.settings)
+        for launch in launches
+        if launch.dim != (1, 1, 1)
+    ]
+    try:
+        yield
+    finally:
+        for snapshot in snapshots:
+            findings += [finding for finding in snapshot.find() if finding not in findings]
 
 
 class Snapshot:

@@ -20,8 +20,6 @@ from mlusim.ops.registry import OPERATORS
 from mlusim.ops.schema import Attribute, Options
 from mlusim.spelling import choose_one, it_has
 
-Chosen = tuple[Operator, dict[str, Any]]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
@@ -63,7 +61,7 @@ class Command:
                 raise InputError(f"{name}: {self.name} needs it; give a value, or a list of them to sweep")
         return {name: values.get(name, attribute.default) for name, attribute in attributes.items()}
 
-    def choose(self, options: Options) -> Chosen:
+    def choose(self, options: Options) -> tuple[Operator, dict[str, Any]]:
         """Return the selected operator and its attributes. Raises `InputError` for options of another operator."""
         operator_chosen = next(
             (operator for operator in self.operators if operator.variant and options[operator.variant.name]),

@@ -27,11 +27,12 @@ from mlusim.inputs import as_array, as_count, as_shape, check_choice
 from mlusim.memory.view import View
 from mlusim.ops.argument_errors import unknown_argument
 from mlusim.ops.call import Call, Input, Launches, RunOptions, run
-from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema, complete
+from mlusim.ops.schema import Attribute, Options, Tensor, TensorSchema
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
+from mlusim.spelling import it_has
 from mlusim.units import format_bytes, plural
 
 _ELEMENT_TYPES = "element types are input_dtype and index_dtype"
@@ -105,8 +106,24 @@ class Operator:
         return name
 
     def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the attributes of a call, with defaults. Raises `InputError`, see `schema.complete`."""
-        return complete(self.name, self.attributes, values)
+        """Return the attributes of a call: the given values, normalised, and defaults for the others.
+
+        Raises `InputError` for an attribute that the operator does not have, and for a missing one.
+        """
+        by_name = {attribute.name: attribute for attribute in self.attributes}
+        for name in values:
+            if name not in by_name:
+                raise InputError(f"{self.name} has no attribute {shown(name)}: {it_has(by_name, name)}")
+        completed = {}
+        for name, attribute in by_name.items():
+            if name in values:
+                completed[name] = attribute.normalise(values[name])
+            elif attribute.required:
+                example = f", such as {attribute.example}" if attribute.example else ""
+                raise InputError(f"{self.name}: {name} is missing: pass a value{example}")
+            else:
+                completed[name] = attribute.default
+        return completed
 
     def make_plan(
         self, board: Board, strategy: str, *tensors: Tensor, nram_limit_bytes: int | None = None, **attributes: Any

@@ -6,14 +6,12 @@ All code that lists, reads or checks the arguments of an operator uses these cla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, shown
 from mlusim.inputs import as_count, as_plain, as_shape, as_tuple
-from mlusim.spelling import it_has
 
 Options = Mapping[str, Any]
 Kind = Literal["integer", "integers", "dtype", "choice", "flag", "shape", "count"]
@@ -96,24 +94,3 @@ class Attribute:
             return frozenset(value)
         python_value = as_plain(value)
         return as_tuple(python_value) if self.kind == "integers" else python_value
-
-
-def complete(operator: str, attributes: Iterable[Attribute], values: Options) -> dict[str, Any]:
-    """Return the attributes of a call: the given values, normalised, and defaults for the others.
-
-    Raises `InputError` for an attribute that the operator does not have, and for a missing one.
-    """
-    by_name = {attribute.name: attribute for attribute in attributes}
-    for name in values:
-        if name not in by_name:
-            raise InputError(f"{operator} has no attribute {shown(name)}: {it_has(by_name, name)}")
-    completed = {}
-    for name, attribute in by_name.items():
-        if name in values:
-            completed[name] = attribute.normalise(values[name])
-        elif attribute.required:
-            example = f", such as {attribute.example}" if attribute.example else ""
-            raise InputError(f"{operator}: {name} is missing: pass a value{example}")
-        else:
-            completed[name] = attribute.default
-    return completed

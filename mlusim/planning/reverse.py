@@ -74,8 +74,6 @@ class _Split:
 
 _Candidate = Candidate[_Split]
 
-_Tier = tuple[int, str]
-
 
 def plan_reverse(
     board: Board, shape: Sequence[int], axes: Sequence[int], itemsize: int, strategy: str, operator: str = "reverse"
@@ -241,7 +239,9 @@ def _tile_cost(
     return TileCost(load=load, store=store, compute_ps=mirrors)
 
 
-def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
+def _tier(
+    groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int
+) -> tuple[int, str]:
     """Return the tier and its reason: the unit does not fit, or cutting it occupies more cores."""
     unit = f"a slice of {group_digits(unit_elements * itemsize)} B"
     if cut.pivot < first or (cut.pivot == first and cut.parts == 1):

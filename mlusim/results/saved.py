@@ -257,14 +257,9 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Result:
         sources=sources,
         output=output,
     )
-    result.made_by = _made_by(head)
+    other_version = {} if head["mlusim"] == __version__ else {"mlusim": str(head["mlusim"])}
+    result.made_by = {**head.get("made_by", {}), **other_version}
     return result
-
-
-def _made_by(head: dict[str, Any]) -> dict[str, Any]:
-    """Return the origin of a run; of another version's, that version too."""
-    other = {} if head["mlusim"] == __version__ else {"mlusim": str(head["mlusim"])}
-    return {**head.get("made_by", {}), **other}
 
 
 def _board_of(values: dict[str, Any]) -> Board:

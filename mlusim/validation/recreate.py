@@ -81,10 +81,14 @@ def _concat(row: Measurement, device: Device) -> None:
     device.launch(kernels.copy, list(out), *blocks, dim=_UNION1, kind="BLOCK")
 
 
-def _add(row: Measurement, device: Device) -> None:
+def _elementwise(
+    kernel: Any, inputs: str, row: Measurement, device: Device, *parameters: int, dim: Any = None, kind: str = "BLOCK"
+) -> None:
+    """Launch a kernel on inputs of these names, each a letter, and an output of their size."""
     count = _elements(row)
-    a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
-    device.launch(kernels.add, a, b, device.alloc(count, row.dtype), dim=_UNION1, kind="UNION1")
+    tensors = [_tensor(device, count, row.dtype, name) for name in inputs]
+    out = device.alloc(count, row.dtype)
+    device.launch(kernel, *tensors, out, *parameters, dim=dim or _tasks(row), kind=kind)
 
 
 def _expand(row: Measurement, device: Device) -> None:
@@ -106,19 +110,6 @@ def _stream(row: Measurement, device: Device) -> None:
     count = _elements(row)
     inputs = [_tensor(device, count, row.dtype, name) for name in ("a", "b")[: row.bytes_read // row.bytes_written]]
     device.launch(kernels.stream, device.alloc(count, row.dtype), _STREAM_NRAM_BYTES, *inputs, kind="UNION1")
-
-
-def _vector_add(row: Measurement, device: Device) -> None:
-    count = _elements(row)
-    a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
-    out = device.alloc(count, row.dtype)
-    device.launch(kernels.vector_add, a, b, out, _VECTOR_ADD_CHUNK, dim=_tasks(row), kind="BLOCK")
-
-
-def _hard_sigmoid(row: Measurement, device: Device) -> None:
-    count = _elements(row)
-    x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
-    device.launch(kernels.hard_sigmoid, x, out, _HARD_SIGMOID_CHUNK, dim=_tasks(row), kind="BLOCK")
 
 
 def _scalar(row: Measurement, device: Device) -> None:
@@ -161,12 +152,6 @@ _MATMULS: dict[str, tuple[Any, tuple[int, ...], int, str]] = {
 }
 
 
-def _log1p(row: Measurement, device: Device) -> None:
-    count = _elements(row)
-    x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
-    device.launch(kernels.log1p, x, out, dim=_tasks(row), kind="BLOCK")
-
-
 def _rows(row: Measurement, device: Device) -> None:
     programs = _tasks(row)
     width = (4096 if "4KB" in row.name else 8192) // np.dtype(row.dtype).itemsize
@@ -180,14 +165,14 @@ _LAUNCHES: dict[str, Callable[[Measurement, Device], None]] = {
     "copy": _copy,
     "expand": _expand,
     "fill": _fill_one,
-    "add": _add,
+    "add": lambda row, device: _elementwise(kernels.add, "ab", row, device, dim=_UNION1, kind="UNION1"),
     "concat": _concat,
     "transpose": _transpose,
     "stream": _stream,
-    "vadd": _vector_add,
-    "hardsigmoid": _hard_sigmoid,
+    "vadd": lambda row, device: _elementwise(kernels.vector_add, "ab", row, device, _VECTOR_ADD_CHUNK),
+    "hardsigmoid": lambda row, device: _elementwise(kernels.hard_sigmoid, "x", row, device, _HARD_SIGMOID_CHUNK),
     "scalar": _scalar,
     "rows": _rows,
     "matmul": _matmul,
-    "log1p": _log1p,
+    "log1p": lambda row, device: _elementwise(kernels.log1p, "x", row, device),
 }

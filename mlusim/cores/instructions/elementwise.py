@@ -11,6 +11,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function
+from mlusim.cores.instructions.functions import one_operand
 from mlusim.cores.instructions.numerics import (
     COMPARISONS,
     Ufunc,
@@ -25,7 +26,6 @@ from mlusim.cores.instructions.numerics import (
     shift_left,
     shift_right,
     sign,
-    unary,
 )
 from mlusim.cores.instructions.record import (
     ARCH_322,
@@ -114,22 +114,8 @@ def _two_operands(
     ]
 
 
-def _one_operand(
-    name: str, operation: Ufunc, summary: str, *, group: str, intrinsics: tuple[str, ...] = (), **properties: Any
-) -> Instruction:
-    return Instruction(
-        name=name,
-        summary=summary,
-        group=group,
-        compute=unary(operation),
-        intrinsics=intrinsics or (f"__bang_{name.rstrip('_')}",),
-        c_signatures=("dst[n] src[n] n",),
-        **properties,
-    )
-
-
 _arithmetic = partial(_two_operands, group="Arithmetic")
-_arithmetic_alone = partial(_one_operand, group="Arithmetic")
+_arithmetic_alone = partial(one_operand, group="Arithmetic")
 ARITHMETIC: list[Instruction] = [
     *_arithmetic(
         "add", np.add, "dst = src0 + src1", intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const")
@@ -266,7 +252,7 @@ COMPARISON += [
 ]
 
 _logic = partial(_two_operands, group="Logic and bits")
-_logic_alone = partial(_one_operand, group="Logic and bits")
+_logic_alone = partial(one_operand, group="Logic and bits")
 LOGIC: list[Instruction] = [
     *_logic("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0"),
     *_logic("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0"),

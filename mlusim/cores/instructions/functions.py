@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function
-from mlusim.cores.instructions.numerics import unary
+from mlusim.cores.instructions.numerics import Ufunc, unary
 from mlusim.cores.instructions.record import (
     ARCH_322,
     DST,
@@ -39,8 +39,24 @@ def widen(array: Array) -> Array:
     return array if array.dtype.itemsize >= 4 and array.dtype.kind == "f" else array.astype(np.float32)
 
 
-def _compute_widened(operation: Callable[[Array], Array]) -> Callable[..., None]:
-    return unary(lambda a: operation(widen(a)))
+def widened(operation: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return an operation that computes in that type."""
+    return lambda a: operation(widen(a))
+
+
+def one_operand(
+    name: str, operation: Ufunc, summary: str, *, group: str, intrinsics: tuple[str, ...] = (), **properties: Any
+) -> Instruction:
+    """Return an instruction that computes each element of dst from one of src."""
+    return Instruction(
+        name=name,
+        summary=summary,
+        group=group,
+        compute=unary(operation),
+        intrinsics=intrinsics or (f"__bang_{name.rstrip('_')}",),
+        c_signatures=("dst[n] src[n] n",),
+        **properties,
+    )
 
 
 def sigmoid(a: Array) -> Array:
@@ -81,18 +97,8 @@ def _function(
     since: int = SERIES_2XX,
     group: str = "Functions",
 ) -> Instruction:
-    return Instruction(
-        name=name,
-        summary=summary,
-        group=group,
-        compute=_compute_widened(operation),
-        intrinsics=intrinsics or (f"__bang_{name}",),
-        c_signatures=("dst[n] src[n] n",),
-        types=FLOATS,
-        cost=function(cost),
-        since=since,
-        exact=False,
-    )
+    properties: dict[str, Any] = {"types": FLOATS, "cost": function(cost), "since": since, "exact": False}
+    return one_operand(name, widened(operation), summary, group=group, intrinsics=intrinsics, **properties)
 
 
 FUNCTIONS: list[Instruction] = [
@@ -152,7 +158,7 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
     """Return a series with two scratch vectors of the source's size, whose contents are undefined afterwards."""
 
     def compute(result: Array, a: Array, aux1: Array, aux2: Array) -> None:
-        _compute_widened(operation)(result, a)
+        unary(widened(operation))(result, a)
         for scratch in (aux1, aux2):
             # Undefined, as fresh memory is.
             scratch.reshape(-1).view(np.uint8)[...] = POISON

@@ -16,8 +16,7 @@ import numpy as np
 
 from mlusim.arrays import Array
 from mlusim.cores.instructions.cost import function, stream
-from mlusim.cores.instructions.functions import widen
-from mlusim.cores.instructions.numerics import unary
+from mlusim.cores.instructions.functions import one_operand, widen, widened
 from mlusim.cores.instructions.record import ANY, DST, FLOATS, INTEGERS, SERIES_3XX, SRC, Instruction, Match, Operand
 from mlusim.cores.instructions.rounding import DIRECTED, round_result
 
@@ -48,15 +47,19 @@ def _erfinv(x: float) -> float:
     return estimate - (math.erf(estimate) - x) * math.sqrt(math.pi) / 2 * math.exp(estimate * estimate)
 
 
+def _names(name: str) -> tuple[str, str]:
+    """Return the names of a function of the library, for float and for half."""
+    return f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"
+
+
 def _unary(name: str, operation: Callable[[Array], Array], summary: str, cost: str) -> Instruction:
     """Return a function of one operand; `cost`: the class of functions whose time it takes, "" for one pass."""
-    return Instruction(
-        name=name,
-        summary=summary,
+    return one_operand(
+        name,
+        widened(operation),
+        summary,
         group="Functions",
-        compute=unary(lambda a: operation(widen(a))),
-        intrinsics=(f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
-        c_signatures=("dst[n] src[n] n",),
+        intrinsics=_names(name),
         types=FLOATS,
         cost=function(cost) if cost else stream,
         exact=not cost,
@@ -82,7 +85,7 @@ def _binary(
         cost=function(cost) if cost else stream,
         exact=not cost,
         **{
-            "intrinsics": (f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
+            "intrinsics": _names(name),
             "operands": (DST, Operand("src0"), Operand("src1")),
             **properties,
         },
@@ -91,13 +94,12 @@ def _binary(
 
 def _test(name: str, operation: Callable[[Array], Array], summary: str) -> Instruction:
     """Return a test of each element, whose result is an integer as wide as the operand."""
-    return Instruction(
-        name=name,
-        summary=summary,
+    return one_operand(
+        name,
+        lambda a: operation(widen(a)).astype(np.int8),
+        summary,
         group="Comparison",
-        compute=unary(lambda a: operation(widen(a)).astype(np.int8)),
-        intrinsics=(f"__cn_vector_{name}_f32", f"__cn_vector_{name}_f16"),
-        c_signatures=("dst[n] src[n] n",),
+        intrinsics=_names(name),
         operands=(Operand("dst", Match.WIDTH, ANY), SRC),
         types=FLOATS,
     )
@@ -175,14 +177,14 @@ LIBRARY: list[Instruction] = [
         np.fmax,
         "dst = the larger of src0 and src1; the other where one is NaN",
         "",
-        intrinsics=("__cn_vector_max_f32", "__cn_vector_max_f16"),
+        intrinsics=_names("max"),
     ),
     _binary(
         "fmin",
         np.fmin,
         "dst = the smaller of src0 and src1; the other where one is NaN",
         "",
-        intrinsics=("__cn_vector_min_f32", "__cn_vector_min_f16"),
+        intrinsics=_names("min"),
     ),
     _test("isnan", np.isnan, "dst, an integer, = 1 where src is NaN, else 0"),
     _test("isinf", np.isinf, "dst, an integer, = 1 where src is infinite, else 0"),

@@ -282,4 +282,5 @@ class Chip:
     def free(self, allocation: Allocation, now: int, *, in_flight: bool = False) -> None:
         """Free bytes and log the time; `in_flight`: transfers of the task may still use them."""
         allocation.memory.free(allocation, in_flight=in_flight)
-        self.log.close_allocation(allocation.identity, now)
+        self.log.released[allocation.identity] = self.log.count
+        self.log.allocations[allocation.identity].end_ps = now

@@ -117,10 +117,6 @@ class DmaPipe:
         self._environment = unit.chip.environment
         self._schedule: Any = unit.chip.environment.schedule
 
-    def share_engine(self, twin: DmaPipe) -> None:
-        """Serialise two pipes in program order: before the 3xx series IO-DMA and Move-DMA are not independent."""
-        twin.engine = self.engine
-
     def submit(self, transfer: Transfer, waited_for: int = NONE) -> None:
         """Submit a transfer; it begins when the previous ones are complete.
 

@@ -66,7 +66,8 @@ class Unit:
         self.move = DmaPipe(self, cluster.sram_link, 0, 0)
         board = chip.board
         if not board.has_independent_move:
-            self.io.share_engine(self.move)
+            # Before the 3xx series, IO-DMA and Move-DMA are not independent: both run in program order.
+            self.move.engine = self.io.engine
         location = f"cluster {cluster.index} {self.name}"
 
         def memory(kind: MemoryKind) -> Memory:

@@ -147,8 +147,7 @@ class Launch:
     def place(self) -> None:
         """Start all jobs that fit on the free units."""
         if self._waves == 0:
-            now = self.chip.environment.now
-            self.chip.log.open_launch(self.index, now)
+            self.chip.log.launches[self.index].start_ps = self.chip.environment.now
             # Not beside a launch of another queue, whose transfers would get other weights.
             if not any(queue.launches[0].running for queue in self.chip.queues if queue.launches):
                 self.chip.dram.restart()
@@ -225,7 +224,7 @@ class Launch:
         self.done = True
         # A task that is kept by a traceback keeps its launch: drop the arrays of the tensors.
         self.arguments, self.settings = (), {}
-        self.chip.log.close_launch(self.index, self.chip.environment.now)
+        self.chip.log.launches[self.index].end_ps = self.chip.environment.now
         self.queue.launch_done(self)
 
 

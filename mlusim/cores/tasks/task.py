@@ -306,7 +306,7 @@ class Task:
             self.issuer.next_check = NONE
             self.issuer = None
         self.unit.task = None
-        self.chip.log.close_task(self.index, self.now_ps)
+        self.chip.log.tasks[self.index].end_ps = self.now_ps
         self.job.task_done(self)
 
     def close(self) -> None:
