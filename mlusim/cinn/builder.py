@@ -12,7 +12,7 @@ from mlusim.cinn.net import Instruction, Variable, call_text, describe, in_conte
 from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, shown
-from mlusim.hardware import Board, board
+from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.inputs import as_shape, as_text, as_tuple
 from mlusim.ops.argument_errors import explained, mismatch
 from mlusim.ops.operator import Operator
@@ -146,7 +146,7 @@ class NetBuilder:
     @explained
     def build(
         self,
-        target: str | PathLike[str] | Board = "mlu370-x4",
+        target: str | PathLike[str] | Board = DEFAULT_BOARD,
         *,
         outputs: VariableOrName | Iterable[VariableOrName] | None = None,
     ) -> Program:

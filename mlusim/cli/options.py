@@ -13,12 +13,13 @@ from mlusim.cli.option_types import DEVICE, DIRECTORY, NEW_FILE, board_names, co
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-DEFAULT_DEVICE = "mlu370-x4"
+# `mlusim.hardware.DEFAULT_BOARD`: help and completion need no import of the boards.
+_DEFAULT_BOARD = "mlu370-x4"
 _BOARD = "Board: a preset (see `mlusim devices`), or a TOML file of your own."
 SAVE_RUN = "Write the whole run to FILE, for `mlusim report`, `mlusim retime` and mlusim.load."
 
 
-_device = partial(click.option, "--device", "-d", default=DEFAULT_DEVICE, show_default=True)
+_device = partial(click.option, "--device", "-d", default=_DEFAULT_BOARD, show_default=True)
 device_option = _device(type=DEVICE, metavar="NAME|FILE", help=_BOARD)
 # The board as a name, for commands that print a command again.
 device_name_option = _device(metavar="NAME|FILE", shell_complete=complete_from(board_names), help=_BOARD)

@@ -17,6 +17,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
 from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
+from mlusim.hardware import DEFAULT_BOARD
 from mlusim.inputs import as_count, as_file, as_path, as_paths, as_text, as_texts, check_flags
 from mlusim.progress import Bar
 from mlusim.units import plural
@@ -168,7 +169,7 @@ def sweep(
     shape: Any = None,
     arguments: Sequence[str] = (),
     dtype: Any = None,
-    device: Any = "mlu370-x4",
+    device: Any = DEFAULT_BOARD,
     strategy: Any = None,
     nram_bytes: Any = None,
     nram_limit_bytes: Any = None,

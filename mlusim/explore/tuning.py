@@ -24,7 +24,7 @@ from mlusim.explore.store import DONE, Store
 from mlusim.explore.sweeping import run_axes
 from mlusim.explore.table_cells import MOST_ROWS, tuning_cells
 from mlusim.explore.tuning_search import Refusal, Search
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.inputs import check_flags
 from mlusim.progress import Bar
 from mlusim.units import format_us, percent, plural
@@ -121,7 +121,7 @@ def tune(
     shape: Any = None,
     arguments: Sequence[str] = (),
     dtype: Any = None,
-    device: Any = "mlu370-x4",
+    device: Any = DEFAULT_BOARD,
     strategy: Any = None,
     seed: int = 0,
     steady: bool = False,

@@ -20,7 +20,10 @@ from mlusim.errors import BoardError, shown
 from mlusim.hardware.board_record import Board
 from mlusim.hardware.presets import SOURCES, find_preset, preset, preset_names
 
-__all__ = ["SOURCES", "Board", "board", "presets"]
+__all__ = ["DEFAULT_BOARD", "SOURCES", "Board", "board", "presets"]
+
+# The board of runs that name none.
+DEFAULT_BOARD = "mlu370-x4"
 
 
 def board(name_or_path: str | PathLike[str] | Board) -> Board:

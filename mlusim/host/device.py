@@ -29,7 +29,7 @@ from mlusim.cores.tasks.source_line import hide_internals
 from mlusim.cores.tasks.unawaited import close_forgotten, watch_discarded
 from mlusim.dtypes import dtype_of
 from mlusim.errors import NOTED, InputError, LaunchError, MlusimError, shown
-from mlusim.hardware import Board, board
+from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.host.argument_windows import note_windows
 from mlusim.host.device_memory import CLOSED, DeviceMemory
 from mlusim.host.garbage import fewer_collections
@@ -74,7 +74,7 @@ class Device(DeviceMemory):
 
     def __init__(
         self,
-        device: str | Path | Board = "mlu370-x4",
+        device: str | Path | Board = DEFAULT_BOARD,
         *,
         data: bool = True,
         dma: str = "complete",

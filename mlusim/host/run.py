@@ -12,7 +12,7 @@ from mlusim.arrays import Array
 from mlusim.cores.core import Kernel
 from mlusim.cores.tasks.launch_checks import kernel_name
 from mlusim.errors import InputError, MlusimError, SimulatedTimeError
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.kernel_keywords import by_name, check_own_names
@@ -40,7 +40,7 @@ class Uploaded(NamedTuple):
 def run(
     kernel: Kernel,
     *arguments: Any,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     dim: tuple[int, ...] | int | None = None,
     kind: str = "UNION1",
     data: bool = True,

@@ -19,7 +19,7 @@ from mlusim.errors import (
     LaunchError,
     shown,
 )
-from mlusim.hardware import Board, board
+from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.kernel_keywords import by_name, check_own_names
 from mlusim.host.other_runs import OtherRuns, error_of, where_written
@@ -38,7 +38,7 @@ from mlusim.verifier.report import Report
 def verify(
     kernel: Kernel,
     *arguments: Any,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     dim: tuple[int, ...] | int | None = None,
     kind: str = "UNION1",
     reference: Reference = None,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from mlusim.dtypes import Dtype, dtype_name, is_complex
 from mlusim.errors import InputError
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.inputs import as_shape
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.memory.view import View
@@ -35,7 +35,7 @@ def bitcast_convert(
     x: ArrayLike,
     dtype: object,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "view",
     **options: Unpack[RunOptions],
 ) -> Result:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from mlusim.cores.convert import steps
 from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, is_complex
 from mlusim.errors import InputError, shown
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
 from mlusim.ops.argument_errors import explained
@@ -32,7 +32,7 @@ def cast(
     dtype: object,
     *,
     saturate: bool = False,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.index_select import index_select_tiles
 from mlusim.ops.argument_errors import explained
@@ -36,7 +36,7 @@ def index_select(
     index: ArrayLike,
     axis: int = 0,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:

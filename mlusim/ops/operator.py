@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import AllocationError, InputError, PlanError, shown
-from mlusim.hardware import Board, board
+from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_count, as_shape, check_choice
 from mlusim.memory.view import View
@@ -249,7 +249,7 @@ def plan(
     *shapes: Sequence[int],
     input_dtype: object = "float32",
     index_dtype: object = "int64",
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str | None = None,
     nram_limit_bytes: int | None = None,
     **attributes: Any,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from mlusim.arrays import Array
 from mlusim.dtypes import INT32, INT64, Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
@@ -38,7 +38,7 @@ def reverse(
     x: ArrayLike,
     axis: Axes,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -64,7 +64,7 @@ def flip(
     x: ArrayLike,
     axis: Axes,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -79,7 +79,7 @@ def reverse_sequence(
     seq_axis: int = 1,
     batch_axis: int = 0,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from mlusim.arrays import Array
 from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import check_choice
 from mlusim.kernels.tin_shift import kernel_of
@@ -38,7 +38,7 @@ def tin_shift_forward(
     x: ArrayLike,
     shifts: ArrayLike,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -65,7 +65,7 @@ def tin_shift_backward(
     shifts: ArrayLike,
     rule: str = "mluop",
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:

@@ -19,7 +19,7 @@ from mlusim.arrays import Integers
 from mlusim.cores.tasks.launch_checks import as_grid
 from mlusim.dtypes import dtype_of
 from mlusim.errors import PlanError, shown
-from mlusim.hardware import Board, board
+from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.inputs import as_count, as_shape, as_text, check_flags, check_is
 from mlusim.planning import plan_text
 from mlusim.planning.tiles import Tile, Tiles, check_cover
@@ -75,7 +75,7 @@ class Plan:
         shape: Sequence[int],
         dtype: object = "float32",
         *,
-        device: str | Path | Board = "mlu370-x4",
+        device: str | Path | Board = DEFAULT_BOARD,
         name: str = "kernel",
         strategy: str = "own",
         tier: int = 1,

@@ -84,6 +84,7 @@ def test_the_demo_writes_a_report_with_a_film(folder):
 
 
 def test_devices_lists_every_preset():
+    assert f"[default: {mlusim.hardware.DEFAULT_BOARD}]" in output_of("tune", "flip", "--help")
     text = output_of("devices")
     assert "mlu370-x4 372 8 x 4 1 000 MHz 307.2 GB/s 640 KiB 3.875 MiB 8" in " ".join(text.split())
     names = [board.name for board in presets()]
