@@ -20,12 +20,12 @@ from mlusim.host.run import Uploaded
 from mlusim.host.silence import silent
 from mlusim.log import Log
 from mlusim.memory.view import View
-from mlusim.verifier.change_search import fixing_barriers, fixing_remedies
-from mlusim.verifier.changes import Change
+from mlusim.verifier.changes.operand_changes import Change
+from mlusim.verifier.changes.search import fixing_barriers, fixing_remedies
+from mlusim.verifier.changes.source_changes import SourceChange
 from mlusim.verifier.consequences.other_results import OtherRun
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_changes import SourceChange
 from mlusim.verifier.source_file import SourceLine
 from mlusim.verifier.split.coverage import written_elements
 from mlusim.verifier.wrong_values import are_rounded, wrong_elements
@@ -88,12 +88,12 @@ class OtherRuns:
             return self._other(*self.start(fresh_byte=0), earlier_outputs=self.outputs)
 
     def fixing(self, records: Sequence[int], lines: Collection[SourceLine]) -> list[str]:
-        """Return the remedies of changes of one line that fix it, as `change_search.fixing_remedies`."""
+        """Return the remedies of changes of one line that fix it, as `changes.search.fixing_remedies`."""
         return fixing_remedies(self.kernel, self.log, records, lines, self._is_fixed)
 
-    def fixing_barriers(self) -> list[str]:
-        """Return the remedies of barriers that fix it in place of others."""
-        return fixing_barriers(self.kernel, self.log, self._is_fixed)
+    def fixing_barriers(self, *, is_hang: bool) -> list[str]:
+        """Return the remedies of barriers that fix it, as `changes.search.fixing_barriers`."""
+        return fixing_barriers(self.kernel, self.log, self._is_fixed, is_hang=is_hang)
 
     def _is_fixed(self, change: Change | SourceChange) -> bool:
         if self._stalls == _MOST_STALLS:
@@ -111,13 +111,22 @@ class OtherRuns:
             return False
         outputs = {name: device.download(view) for name, view in run.outputs.items()}
         expected = where_written(device.log, run.outputs, self.expected, outputs, partial=self.partial)
-        is_wrong = any(len(self._wrong_elements(outputs[name], reference)) for name, reference in expected.items())
+        is_wrong = any(len(self._wrong_elements(name, outputs[name], expected[name])) for name in expected)
         return not is_wrong and self.is_sound(device)
 
-    def _wrong_elements(self, result: Array, expected: Array) -> Array:
-        """Return the flat positions of the wrong elements; none if they differ by rounding, which no change fixes."""
+    def _wrong_elements(self, name: str, result: Array, expected: Array) -> Array:
+        """Return the flat positions of an output's wrong elements; none if only rounding is left of a larger fault."""
         positions = wrong_elements(result, expected, *self.tolerances)
-        return positions[:0] if are_rounded(result, expected, positions) else positions
+        is_rounded = are_rounded(result, expected, positions) and not self._was_rounded(name)
+        return positions[:0] if is_rounded else positions
+
+    def _was_rounded(self, name: str) -> bool:
+        """Return whether the first run's output was wrong by rounding alone: then rounding is the fault to fix."""
+        if name not in self.outputs:
+            return False
+        result, expected = self.outputs[name], self.expected[name]
+        positions = wrong_elements(result, expected, *self.tolerances)
+        return bool(len(positions)) and are_rounded(result, expected, positions)
 
     def _other(
         self, device: Device, run: Uploaded, earlier_outputs: Mapping[str, Array] = MappingProxyType({})
@@ -130,7 +139,7 @@ class OtherRuns:
             return OtherRun(device.log, None)
         outputs = {name: device.download(view) for name, view in run.outputs.items()}
         expected = where_written(device.log, run.outputs, self.expected, outputs, partial=True)
-        wrong_positions = {name: self._wrong_elements(outputs[name], reference) for name, reference in expected.items()}
+        wrong_positions = {name: self._wrong_elements(name, outputs[name], expected[name]) for name in expected}
         elements, number = sum(map(len, wrong_positions.values())), 0
         if earlier_outputs:
             elements = 0

@@ -29,9 +29,9 @@ from mlusim.host.silence import silent
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.memory.allocation import POISON
 from mlusim.planning.plan import Plan
+from mlusim.verifier.changes.functions import ONE_AT_A_TIME
 from mlusim.verifier.check import check_log, check_names
 from mlusim.verifier.consequences.other_results import by_other_results
-from mlusim.verifier.functions import ONE_AT_A_TIME
 from mlusim.verifier.report import Report
 
 

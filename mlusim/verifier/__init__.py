@@ -22,9 +22,7 @@ Checks:
 
 Results:
   findings                 a finding, its text and its JSON
-  change_search            changes of one line that fix a kernel, as its first remedy; `source_changes`: of its source,
-                           in the `functions` that it calls, with other `mistaken_names`; `changes`: how those of
-                           operands are applied
+  changes                  changes of one line that fix a kernel, as its first remedy
   consequences             findings that follow from another one, which are folded into it
   source_file              loops and branches of a source file, of C++ by `cpp_text`; `call_sites`: the calls that an
                            operation may come from; `core_names`: what the kernel calls its core there

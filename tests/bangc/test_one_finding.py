@@ -10,7 +10,7 @@ import pytest
 
 import mlusim
 from mlusim import InOut, Output, bangc
-from mlusim.verifier import change_search
+from mlusim.verifier.changes import search
 
 X = np.random.default_rng(3).integers(1, 50, (16, 64)).astype(np.float32)
 
@@ -249,7 +249,7 @@ def test_an_error_in_a_helper_names_its_call_and_the_loop_around_that(helpers: b
     ],
 )
 def test_another_argument_that_fixes_a_kernel_comes_first(call, remedy, tmp_path, monkeypatch):
-    monkeypatch.setattr(change_search, "MOST_COST", 30_000)
+    monkeypatch.setattr(search, "MOST_COST", 30_000)
     (tmp_path / "kernel.mlu").write_text(
         "#include <bang.h>\n"
         "__mlu_entry__ void k(const float *x, const float *y, float *out) {\n"

@@ -191,5 +191,7 @@ _FORMS: dict[str, Callable[..., list[Lines]]] = {
     rf"let {AT} come before the (?:atomic|barrier) at {AT}": _moved,
     rf"let all cores reach the barrier at {AT} before {AT}$": _reached_by_all,
     r"begin it with `(.*)`": _begun_with,
+    rf"write `(.*)` before {AT}: then every output is right$": _before,
+    rf"write `(.*)` after {AT}: then every output is right$": _after,
     rf"write `(.*)` in place of `(.*)` at {AT}: then every output is right$": _written,
 }

@@ -28,8 +28,7 @@ from mlusim.verifier.source_file import SourceLine, location_of
 
 # What fixes a race, other than a sync or a barrier.
 _NO_SYNC = (Way.PART, Way.ACCESS)
-_OF_BARRIERS = ("task-race", "hang")
-_OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access", "copy", "operand")
+_OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access", "copy", "operand", "hang")
 
 
 class OtherRun(NamedTuple):
@@ -51,7 +50,7 @@ def by_other_results(
     in_order: Callable[[], OtherRun],
     from_zeros: Callable[[], OtherRun],
     fixing: Callable[[Sequence[int], Collection[SourceLine]], Sequence[str]],
-    fixing_barriers: Callable[[], Sequence[str]],
+    fixing_barriers: Callable[..., Sequence[str]],
 ) -> tuple[Finding, ...]:
     """Return findings with their remedies in the order that other results tell."""
     races = [finding for finding in findings if _may_lack_order(finding)]
@@ -85,7 +84,7 @@ def _with_changes(
     findings: tuple[Finding, ...],
     ordered: Collection[Finding],
     fixing: Callable[[Sequence[int], Collection[SourceLine]], Sequence[str]],
-    fixing_barriers: Callable[[], Sequence[str]],
+    fixing_barriers: Callable[..., Sequence[str]],
 ) -> tuple[Finding, ...]:
     """Return findings with the changes that fix all outputs first in the first error.
 
@@ -93,15 +92,18 @@ def _with_changes(
     """
     errors = [finding for finding in findings if finding.severity == ERROR]
     remedies: Sequence[str] = ()
-    if errors and all(_may_be_changed(finding, ordered) for finding in errors):
+    is_hang = bool(errors) and all(finding.kind == "hang" for finding in errors)
+    if is_hang:
+        remedies = fixing_barriers(is_hang=True)
+    if errors and not remedies and all(_may_be_changed(finding, ordered) for finding in errors):
         wrong_values = [part for finding in errors for part in finding.unfolded if part.kind == "wrong-value"]
         records = [record for part in wrong_values for record in part.clues["records"]]
         sites = [site for finding in errors if finding.kind != "wrong-value" for site in finding.sites]
         accessed = (line for site in sites for line in (site.at, *site.called_at))
         lines = dict.fromkeys((*accessed, *map(stopped_at, errors)))
         remedies = fixing(records, lines)
-    if errors and not remedies and all(finding.kind in _OF_BARRIERS for finding in errors):
-        remedies = fixing_barriers()
+    if errors and not is_hang and not remedies and all(finding.kind == "task-race" for finding in errors):
+        remedies = fixing_barriers(is_hang=False)
     fixed = replace(errors[0], remedies=(*remedies, *errors[0].remedies)) if remedies else None
     return tuple(fixed if fixed and finding is errors[0] else finding for finding in findings)
 

@@ -8,8 +8,8 @@ from threading import Event, Thread
 
 import pytest
 
-from mlusim.verifier.functions import functions_of, replaced
-from mlusim.verifier.source_changes import _definition
+from mlusim.verifier.changes.functions import functions_of, replaced
+from mlusim.verifier.changes.source_changes import definition_of
 
 
 class Base:
@@ -41,7 +41,7 @@ async def kernel(core):
 
 
 def changed(function, old, new):
-    node = _definition(function)
+    node = definition_of(function)
     for one in ast.walk(node):
         if isinstance(one, ast.Constant) and one.value == old:
             one.value = new

@@ -17,23 +17,26 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.cores.core import Core, Kernel
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.dtypes import dtype_of
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.log_tables import AllocationRecord, Box
 from mlusim.memory.layout import contiguous_strides
 from mlusim.verifier.accesses.table import FILLS
 from mlusim.verifier.call_sites import calls_around
-from mlusim.verifier.changes import Argument, Axis, Change, Move, Rename, Size, clear, swap
+from mlusim.verifier.changes.operand_changes import Argument, Axis, Change, Move, Rename, Size, clear, swap
+from mlusim.verifier.changes.source_changes import EVERY_OUTPUT, SourceChange, other_barriers_of, source_changes_of
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import wrong_part
-from mlusim.verifier.source_changes import EVERY_OUTPUT, SourceChange, other_barriers_of, source_changes_of
 from mlusim.verifier.source_file import SourceLine
 
 # Limits on the runs with a change: their number, and their cost in operations, of which one takes about 20 us.
-_MOST_RUNS = 128
-MOST_COST = 60_000
+_MOST_RUNS = 400
+MOST_COST = 120_000
 _BYTES_OF_AN_OPERATION = 1 << 15
 _MOST_REMEDIES = 3
+# The search ends with as many changes that fix the kernel.
+_ENOUGH_FIXES = 6
 _SIDES = ("dst", "a", "b")
 # Other numbers in a call of compiled code.
 _OTHER_NUMBERS: dict[str, Callable[[Any], Any]] = {
@@ -66,31 +69,35 @@ def fixing_remedies(
     most = min(_MOST_RUNS, MOST_COST // _cost(log))
     if not most:
         return []
-    found: list[Change] = []
-    kinds, tried = _changes(log, records, lines), iter(range(most))
-    while not found and (changes := next(kinds, None)) is not None:
-        found = [change for change, _ in zip(changes, tried, strict=False) if fixes(change)]
-    found.sort(key=lambda change: change.rank)
-    ranks = {change.at: change.rank for change in reversed(found)}
-    near = [*_made_at(log, records)]
-    written = _fixing(source_changes_of(kernel, ranks), most if found else 0, fixes)
-    written = written or _fixing(source_changes_of(kernel, lines, near), most, fixes)
-    by_line = {change.at: change for change in reversed(written)}
+    operand_fixes: list[Change] = []
+    kinds, runs = _changes(log, records, lines), iter(range(most))
+    while not operand_fixes and (changes := next(kinds, None)) is not None:
+        operand_fixes = [change for change, _ in zip(changes, runs, strict=False) if fixes(change)]
+    operand_fixes.sort(key=lambda change: change.rank)
+    ranks = {change.at: change.rank for change in reversed(operand_fixes)}
+    source_fixes = _fixing(source_changes_of(kernel, ranks), most, fixes) if operand_fixes else []
+    source_fixes = source_fixes or _fixing(source_changes_of(kernel, lines, [*_made_at(log, records)]), most, fixes)
+    by_line = {change.at: change for change in reversed(source_fixes)}
     ranked = [(ranks.get(at, (0, 0)), change.remedy) for at, change in by_line.items()]
-    ranked += [(change.rank, change.remedy) for change in found if change.at not in by_line]
-    remedies = [remedy for _, remedy in sorted(ranked, key=lambda one: one[0])]
+    ranked += [(change.rank, change.remedy) for change in operand_fixes if change.at not in by_line]
+    remedies = [remedy for _, remedy in sorted(ranked, key=lambda rank_and_remedy: rank_and_remedy[0])]
     return list(dict.fromkeys(remedies))[:_MOST_REMEDIES]
 
 
-def fixing_barriers(kernel: Kernel, log: Log, fixes: Callable[[SourceChange], bool]) -> list[str]:
-    """Return the remedies of the barriers that fix a kernel in place of others, those of a cluster first."""
-    changes = islice(other_barriers_of(kernel), min(_MOST_RUNS, MOST_COST // _cost(log)))
+def fixing_barriers(kernel: Kernel, log: Log, fixes: Callable[[SourceChange], bool], *, is_hang: bool) -> list[str]:
+    """Return the remedies of the barriers that fix a kernel in place of others, those of a cluster first.
+
+    If it hangs, one more barrier may fix it, too.
+    """
+    waited_for = [name for name in log.ops if name in BARRIERS] if is_hang else ()
+    changes = islice(other_barriers_of(kernel, waited_for), min(_MOST_RUNS, MOST_COST // _cost(log)))
     return [change.remedy for change in changes if fixes(change)][:_MOST_REMEDIES]
 
 
 def _fixing(changes: Iterable[SourceChange], most: int, fixes: Callable[[SourceChange], bool]) -> list[SourceChange]:
-    """Return those of so many changes that fix a kernel, the shortest first."""
-    return sorted((change for change in islice(changes, most) if fixes(change)), key=lambda change: len(change.new))
+    """Return some changes that fix a kernel, the shortest first; `most`: the largest number that is tried."""
+    fixing = (change for change in islice(changes, most) if fixes(change))
+    return sorted(islice(fixing, _ENOUGH_FIXES), key=lambda change: len(change.new))
 
 
 def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:

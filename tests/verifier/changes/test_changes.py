@@ -14,17 +14,18 @@ import pytest
 
 from applied_remedies import ways_to_apply
 from findings import X
+from kernel_lines import line_of
 from kernel_pairs import CASES as PAIRS
 from kernel_pairs import report_of
 from mlusim import Output, verify
 from mlusim.host.silence import silent
-from mlusim.verifier import change_search
-from mlusim.verifier.source_changes import EVERY_OUTPUT
+from mlusim.verifier.changes import search
+from mlusim.verifier.changes.source_changes import EVERY_OUTPUT
 
 
 @pytest.fixture(autouse=True)
 def _search(monkeypatch):
-    monkeypatch.setattr(change_search, "MOST_COST", 30_000)
+    monkeypatch.setattr(search, "MOST_COST", 30_000)
 
 
 async def wrong_neighbour(core, x, out):
@@ -211,6 +212,67 @@ async def narrow_barrier(core, x, space, out):
     await core.memcpy(out[task], tile)
 
 
+async def first_block(core, x, out):
+    tile = core.nram.alloc((2, x.shape[1]), x.dtype, "tile")
+    for row in range(7):
+        await core.memcpy(tile[0], x[row + 1])
+        await core.memcpy(tile[1], x[0])
+        core.sub(tile[0], tile[0], tile[1])
+        await core.memcpy(out[row], tile[0])
+
+
+async def no_offset(core, x, out):
+    held = core.nram.alloc(4, x.dtype, "held")
+    for row in range(8):
+        for begin in range(0, 8, 4):
+            await core.memcpy(held, x[row, 0:4])
+            await core.memcpy(out[row, begin : begin + 4], held)
+
+
+async def lost_clear(core, x, out):
+    tile, acc = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "acc"))
+    core.write_zero(acc)
+    for half in range(2):
+        for row in range(4):
+            await core.memcpy(tile, x[4 * half + row])
+            core.add(acc, acc, tile)
+        await core.memcpy(out[half], acc)
+
+
+async def no_limit(core, x, out):
+    tile = core.nram.alloc((3, x.shape[1]), x.dtype, "tile")
+    for first in range(0, 8, 3):
+        count = 3
+        await core.memcpy(tile[:count], x[first : first + count])
+        await core.memcpy(out[first : first + count], tile[:count])
+
+
+async def loaded_row(core, x, out, index):
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    for place in range(8):
+        row = await core.load(index[place])  # noqa: F841 - the fault
+        await core.memcpy(tile, x[place])
+        await core.memcpy(out[place], tile)
+
+
+async def early_return(core, x, out):
+    box = core.sram.alloc(x.shape[1], x.dtype, "box")
+    if core.is_memory_core:
+        await core.memcpy(box, x[0])
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    await core.sync_cluster()
+    await core.memcpy(tile, box)
+    await core.memcpy(out[core.core_id], tile)
+
+
+def test_a_barrier_that_a_hang_lacks_is_named_with_its_place():
+    expected = np.repeat(X[:1], 4, 0)
+    (hang,) = verify(early_return, X, Output.like(expected), reference=expected, dim=4).errors
+    at = line_of(early_return, "  return")
+    assert f"write `await core.sync_cluster()` before test_changes.py:{at}: then {EVERY_OUTPUT}" in hang.remedies
+
+
 def test_another_barrier_in_place_of_one_comes_first():
     outputs, expected = (Output.like(X), Output.like(X)), {"out": np.roll(X, 4, 0)}
     (race,) = verify(narrow_barrier, X, *outputs, reference=expected, kind="UNION2", dim=8).errors
@@ -228,6 +290,8 @@ def test_a_kernel_that_is_not_what_its_file_says_is_not_changed_there():
 
 FAULTY = [case for case in PAIRS if case.kind]
 SIGNS = np.array([1, -1] * 4, np.float32)[:, None]
+CUBES = X**3
+PERMUTED = np.array([3, 0, 7, 1, 6, 2, 5, 4], np.int32)
 BLOCK, UNION = {"kind": "BLOCK", "dim": 1}, {"dim": 4}
 CASES = [
     (wrong_neighbour, X.reshape(2, 4, 8)[:, [1, 2, 3, 0]].reshape(8, 8), UNION, "write `box[(core.core_id + 1) % 4]`"),
@@ -247,13 +311,18 @@ CASES = [
     (first_scale, X * 2 * np.arange(8, dtype=X.dtype)[:, None], BLOCK, "write `scales[row]` in place of `scales[0]`"),
     (one_slot, -X, BLOCK, "write `ring[row % 2]` in place of `ring[0]`"),
     (first_part, X, BLOCK, "write `x[:, begin:begin + n]` in place of `x[:, :n]`"),
+    (first_block, CUBES[1:] - CUBES[:-1], BLOCK, "write `x[row]` in place of `x[0]`"),
+    (no_offset, X, BLOCK, "write `x[row, begin:begin + 4]` in place of `x[row, 0:4]`"),
+    (lost_clear, X.reshape(2, 4, 8).sum(1), BLOCK, "write `core.write_zero(acc)` before test_changes.py:"),
+    (no_limit, X, BLOCK, "write `count = min(3, x.shape[0] - first)`"),
+    (loaded_row, X[PERMUTED], {**BLOCK, "index": PERMUTED}, "write `x[row]` in place of `x[place]`"),
     (last_of_all, X[0].sum(keepdims=True), BLOCK, "write `total = total + await core.load(tile[column])`"),
 ]
 
 
 @pytest.mark.parametrize(("kernel", "expected", "options", "remedy"), CASES, ids=range(len(CASES)))
 def test_the_change_that_fixes_comes_first(kernel, expected, options, remedy):
-    x = X / 3 if kernel is wrong_mode else X
+    x = {wrong_mode: X / 3, first_block: CUBES}.get(kernel, X)
     (finding,) = verify(kernel, x, Output(expected.shape, expected.dtype), reference=expected, **options).errors
     assert finding.remedies[0].startswith(remedy), finding.text()
     assert finding.remedies[0].endswith(EVERY_OUTPUT)

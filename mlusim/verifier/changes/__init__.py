@@ -1,0 +1,13 @@
+"""Changes of one line that fix a kernel, as its first remedy.
+
+  search                   the changes that are worth trying, and those that fix the kernel
+
+Of operands:
+  operand_changes          another index, size or buffer of an operation while the kernel runs
+
+Of the source:
+  source_changes           the source of a kernel in Python, changed
+  functions                the functions that a kernel may call, and runs in which one of them is replaced
+  mistaken_names           other names and indices; `other_numbers`, `other_calls`: other numbers and calls
+  syntax_parts             where an expression stands, and what may stand there; `source_text`: how a change is written
+"""

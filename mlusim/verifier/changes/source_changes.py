@@ -1,0 +1,253 @@
+"""Changes of the source of a kernel in Python: another number, name, call or operand, or one more call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice, zip_longest
+from types import CodeType, FunctionType
+from typing import Any
+
+from mlusim.cores.core import Kernel
+from mlusim.source_code import syntax_tree, tree_of_function
+from mlusim.verifier.changes.functions import Definition, compiled, functions_of, replaced
+from mlusim.verifier.changes.mistaken_names import Names
+from mlusim.verifier.changes.other_calls import Gap, changes_of_calls, clamped, gaps_in, insertions, other_barriers
+from mlusim.verifier.changes.other_numbers import changes_of_numbers
+from mlusim.verifier.changes.source_text import Text
+from mlusim.verifier.changes.syntax_parts import Part, names_in
+from mlusim.verifier.source_file import SourceLine
+
+EVERY_OUTPUT = "every output is right"
+_Parts = Callable[[Any], Iterator[Part]]
+_PartsOf = Callable[["FunctionSource"], _Parts]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """A function with another expression, or one more statement, in it.
+
+    Attributes:
+        function: the function: that of the kernel, or one that it calls.
+        node: its definition, changed.
+        at: the line.
+        new: what to write there.
+        remedy: what to write in place of what.
+    """
+
+    function: FunctionType
+    node: Definition
+    at: SourceLine
+    new: str
+    remedy: str
+
+    @contextmanager
+    def applied(self, kernel: Kernel) -> Iterator[Kernel]:
+        """Change the kernel for a while."""
+        with replaced(self.function, self.node):
+            yield kernel
+
+
+def source_changes_of(
+    kernel: Kernel, lines: Collection[SourceLine], near: Collection[SourceLine] | None = None
+) -> Iterator[SourceChange]:
+    """Yield changes of a kernel in Python, those of each kind in turn: of names, calls and numbers.
+
+    Args:
+        kernel: the kernel.
+        lines: where an error is, the likeliest first.
+        near: where operations made wrong elements, the nearest first; None to change `lines` only.
+    """
+    sources = _sources_of(kernel)
+    close = dict.fromkeys((*lines, *(near or ())))
+    rest: list[SourceLine] = []
+    if near is not None:
+        close |= dict.fromkeys(line for source in sources for line in source.definitions(close))
+        rest = [line for source in sources for line in source.lines if line not in close]
+
+    def by_line(parts: _PartsOf, at: Iterable[SourceLine]) -> list[Iterator[SourceChange]]:
+        return [chain(*[source.changes(parts(source), line) for source in sources]) for line in at]
+
+    names = by_line(_likely_names, close)
+    likely = chain(
+        *names[: len(lines)], *(_in_turn(group) for group in (names[len(lines) :], by_line(_likely_names, rest)))
+    )
+    kinds = [
+        _alternate([*by_line(parts, close)[:1], chain(*by_line(parts, rest)), *by_line(parts, close)[1:]])
+        for parts in (_calls, _numbers, _other_names, _clamped)
+    ]
+    # Likely names twice, so that they get a larger share of the runs.
+    return _distinct(_alternate((likely, likely, *kinds, *(source.insertions([*close, *rest]) for source in sources))))
+
+
+def other_barriers_of(kernel: Kernel, waited_for: Collection[str] = ()) -> Iterator[SourceChange]:
+    """Yield the changes of a kernel that have another barrier in place of one; or one more, of those waited for."""
+    sources = _sources_of(kernel)
+    yield from (change for source in sources for change in source.changes(other_barriers))
+    yield from (change for source in sources for change in source.barriers(waited_for))
+
+
+def _sources_of(kernel: Kernel) -> list[FunctionSource]:
+    return [source for function in functions_of(kernel) if (source := FunctionSource.of(function))]
+
+
+def _likely_names(source: FunctionSource) -> _Parts:
+    return source.names.likely_changes
+
+
+def _other_names(source: FunctionSource) -> _Parts:
+    return source.names.other_changes
+
+
+def _calls(_: FunctionSource) -> _Parts:
+    return changes_of_calls
+
+
+def _numbers(_: FunctionSource) -> _Parts:
+    return changes_of_numbers
+
+
+def _clamped(source: FunctionSource) -> _Parts:
+    return partial(clamped, function=source.node)
+
+
+def _distinct(changes: Iterable[SourceChange]) -> Iterator[SourceChange]:
+    remedies = set()
+    for change in changes:
+        if change.remedy not in remedies:
+            remedies.add(change.remedy)
+            yield change
+
+
+def _in_turn(groups: Iterable[Iterator[SourceChange]]) -> Iterator[SourceChange]:
+    """Yield one change of each group in turn."""
+    return (change for changes in zip_longest(*groups) for change in changes if change is not None)
+
+
+def _alternate(groups: Iterable[Iterator[SourceChange]]) -> Iterator[SourceChange]:
+    """Yield one change of each group in turn, with one more group in each round, so that the first ones get most."""
+    waiting, begun = iter(groups), list[Iterator[SourceChange]]()
+    while True:
+        begun += islice(waiting, 1)
+        changes = [next(group, None) for group in begun]
+        begun = [group for group, change in zip(begun, changes, strict=True) if change is not None]
+        yield from (change for change in changes if change is not None)
+        if not changes:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSource:
+    """A function with its definition, and the names in it."""
+
+    function: FunctionType
+    node: Definition
+    names: Names
+    text: Text
+
+    @classmethod
+    def of(cls, function: FunctionType) -> FunctionSource | None:
+        """Return the source of a function; None if it cannot be read, or no longer is what its file says."""
+        node = definition_of(function)
+        if node is None or not _is_source_of(function, node):
+            return None
+        return cls(function, node, Names.of(node), Text(function.__code__.co_filename, node))
+
+    @property
+    def lines(self) -> list[SourceLine]:
+        """The lines of its statements."""
+        return [self.line_of(node) for node in ast.walk(self.node) if isinstance(node, ast.stmt)]
+
+    def line_of(self, node: ast.AST) -> SourceLine:
+        """Return the line on which an expression or statement begins."""
+        return SourceLine(self.function.__code__.co_filename, getattr(node, "lineno", 0))
+
+    def definitions(self, lines: Collection[SourceLine]) -> list[SourceLine]:
+        """Return the lines of the assignments to names that some lines use."""
+        nodes = list(ast.walk(self.node))
+        used = {node.id for node in nodes if isinstance(node, ast.Name) and self.line_of(node) in lines}
+        assignments = (node for node in nodes if isinstance(node, ast.Assign))
+        return [self.line_of(node) for node in assignments if used.intersection(names_in(*node.targets))]
+
+    def changes(self, parts: _Parts, at: SourceLine | None = None) -> Iterator[SourceChange]:
+        """Yield the changes of some parts of its expressions and statements; of those at a line, if one is given."""
+        nodes: list[Any] = list(ast.walk(self.node))
+        parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
+        number_of = {id(node): number for number, node in enumerate(nodes)}
+        for node in nodes:
+            line = self.line_of(node)
+            if at is not None and line != at:
+                continue
+            for place, part in parts(node):
+                shown = _shown(node, parents)
+                changed = deepcopy(self.node)
+                copies = list(ast.walk(changed))
+                holder = copies[number_of[id(place.holder)]]
+                if place.index is None:
+                    setattr(holder, place.field, deepcopy(part))
+                else:
+                    getattr(holder, place.field)[place.index] = deepcopy(part)
+                old, new = self.text.of_change(shown, place, part, copies[number_of[id(shown)]])
+                if ast.unparse(shown) != ast.unparse(copies[number_of[id(shown)]]):
+                    yield self._changed(changed, line, new, f"`{new}` in place of `{old}` at {line.location}")
+
+    def insertions(self, lines: Collection[SourceLine]) -> Iterator[SourceChange]:
+        """Yield one more call: zeros before a loop that sums, or a copy that another line has, below some lines."""
+        own_lines = [line.line for line in lines if line.file == self.function.__code__.co_filename]
+        return (self._with_statement(gap, statement) for gap, statement in insertions(self.node, own_lines))
+
+    def barriers(self, names: Collection[str]) -> Iterator[SourceChange]:
+        """Yield one more of some barriers, at each place of a function whose first parameter is the core."""
+        core = self.function.__code__.co_varnames[0] if self.function.__code__.co_argcount else ""
+        for name in names if core and isinstance(self.node, ast.AsyncFunctionDef) else ():
+            call = syntax_tree(f"async def _(): await {core}.{name}()").body[0]
+            statement = call.body[0]  # type: ignore[attr-defined]  # of a definition
+            yield from (self._with_statement(gap, statement) for gap in gaps_in(self.node))
+
+    def _with_statement(self, gap: Gap, statement: ast.stmt) -> SourceChange:
+        number = next(number for number, node in enumerate(ast.walk(self.node)) if node is gap.owner)
+        changed = deepcopy(self.node)
+        owner = next(islice(ast.walk(changed), number, None))
+        getattr(owner, gap.field).insert(gap.index, deepcopy(statement))
+        line, text = self.line_of(gap.beside), ast.unparse(statement)
+        return self._changed(changed, line, text, f"`{text}` {gap.side} {line.location}")
+
+    def _changed(self, node: Definition, line: SourceLine, new: str, what: str) -> SourceChange:
+        ast.fix_missing_locations(node)
+        return SourceChange(self.function, node, line, new, f"write {what}: then {EVERY_OUTPUT}")
+
+
+def _is_source_of(function: FunctionType, node: Definition) -> bool:
+    """Return whether a function still is what its file says."""
+    ours, theirs = compiled(function, node), function.__code__
+    constants = [[value for value in code.co_consts if not isinstance(value, CodeType)] for code in (ours, theirs)]
+    is_same = constants[0] == constants[1]
+    return is_same and all(getattr(ours, name) == getattr(theirs, name) for name in ("co_code", "co_names"))
+
+
+def _shown(node: Any, parents: Mapping[Any, Any]) -> Any:
+    """Return an expression, or what is around it if its statement or condition has another of the same text.
+
+    A slice, and the tuple of an index, are no expressions of their own: they are shown with what they index.
+    """
+    while isinstance(node, ast.Slice) or (isinstance(node, ast.Tuple) and isinstance(parents[node], ast.Subscript)):
+        node = parents[node]
+    around = node
+    while not isinstance(around, ast.stmt) and not hasattr(parents[around], "body"):
+        around = parents[around]
+    return around if ast.unparse(around).count(ast.unparse(node)) > 1 else node
+
+
+def definition_of(function: FunctionType) -> Definition | None:
+    """Return the definition of a function, without its decorators; None if its source cannot be read."""
+    tree, first = tree_of_function(function) or (ast.Module([], []), 0)
+    node = next(iter(tree.body), None)
+    if not isinstance(node, Definition):
+        return None
+    ast.increment_lineno(node, first - 1)
+    node.decorator_list = []
+    return node
