@@ -19,8 +19,8 @@ _UNITS: dict[str, dict[str, int]] = {
     "ps": {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12},
 }
 # A number and its unit, as two named groups of a regular expression.
-NUMBER = r"(?P<{0}>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
-_QUANTITY = re.compile(rf"(?P<sign>-?){NUMBER.format('number')}")
+NUMBER = r"(?P<{0}>-?(?:[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
+_QUANTITY = re.compile(NUMBER.format("number"))
 _BEYOND_64_BITS = 1 << 63
 
 
@@ -33,9 +33,7 @@ def quantity(name: str, text: str, *, integer: bool = True) -> int | float:
     if match is None:
         unit = list(units_of(name))[1:2]
         raise InputError(f"{name}: {shown(text)} is not a number{f' such as 64{unit[0]}' if unit else ''}")
-    return as_number(
-        name, text, in_unit(name, text, match["sign"] + match["number"], match["number_unit"]), integer=integer
-    )
+    return as_number(name, text, in_unit(name, text, match["number"], match["number_unit"]), integer=integer)
 
 
 def in_unit(name: str, text: str, number: str, unit: str) -> Decimal:

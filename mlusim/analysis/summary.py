@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.lower_bound import LOSSES, most_sensitive_to
 from mlusim.analysis.provenance import MODEL, provenance
+from mlusim.errors import for_caller
 from mlusim.hardware.describe import assumed_fields
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.sizes import OWNERS, memory_sizes
@@ -87,7 +88,8 @@ def figures(result: Result) -> list[Row]:
 def _compute_rows(metrics: Metrics) -> list[Row]:
     """Return the rows of compute efficiency and bottleneck, which is unknown if the operations are not declared."""
     if metrics.compute_efficiency is None:
-        note = "pass the operations that the result requires (theory_ops, --theory-ops) to see the bottleneck"
+        option = for_caller("give --theory-ops", "pass theory_ops")
+        note = f"{option}, the operations that the result requires, to see the bottleneck"
         return [Row("compute_efficiency", "unknown", note)]
     compute = (
         f"of {metrics.peak_ops_per_s / GIGA:g} Gop/s, the peak of the {metrics.peak_pipe} pipes"

@@ -104,7 +104,7 @@ def check_output(text: str, inputs: Iterable[str]) -> Path:
 
     Raises `InputError` if its directory does not exist or the file is an input.
     """
-    if Path(text).suffix != ".npy":
+    if text and Path(text).suffix != ".npy":
         raise InputError(f"--out {text}: the result is written as .npy; name it {Path(text).stem or 'result'}.npy")
     return check_file("--out", text, inputs)
 
@@ -148,6 +148,8 @@ def check_directory(option: str, text: str | None, names: Iterable[str] | None =
     """
     if text is None:
         return
+    if not text:
+        raise InputError(f"{option}: the name of the directory is empty")
     target = Path(text).resolve()
     if target.exists() and not target.is_dir():
         raise InputError(f"{option} {text} is a file: name a directory")

@@ -87,12 +87,15 @@ class SectionedCommand(click.Command):
         others = [parameter for parameter in self.get_params(ctx) if parameter not in listed]
         last = "Other" if self._sections else "Options"
         for head, parameters in (*self._sections.items(), (last, others)):
-            # Arguments are shown in the usage line.
-            options = (parameter for parameter in parameters if isinstance(parameter, click.Option))
-            rows = [record for option in options if (record := option.get_help_record(ctx)) is not None]
-            if rows:
+            if rows := option_rows(ctx, parameters):
                 with formatter.section(head):
                     formatter.write_dl(rows)
+
+
+def option_rows(ctx: click.Context, parameters: Sequence[click.Parameter]) -> list[tuple[str, str]]:
+    """Return the rows of the help for those parameters that are options; the usage line shows the others."""
+    options = (parameter for parameter in parameters if isinstance(parameter, click.Option))
+    return [record for option in options if (record := option.get_help_record(ctx)) is not None]
 
 
 def _parameters(option: Option) -> list[click.Parameter]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.help_format import SectionedCommand, Sections
+from mlusim.cli.help_format import SectionedCommand, Sections, option_rows
 from mlusim.cli.kernel_arguments import METAVAR
 from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.operators import SUMMARIES
@@ -43,7 +43,7 @@ class OperatorGroup(click.Group):
 
     Args:
         name, help: of the group.
-        make: creates the command of an operator.
+        create: creates the command of an operator.
         make_kernel: creates the command of FILE.py:KERNEL.
     """
 
@@ -110,9 +110,7 @@ class OperatorGroup(click.Group):
         """Write the operators, and the options of a user kernel."""
         with formatter.section("Operators"):
             formatter.write_dl(list(SUMMARIES.items()))
-        command = self._make_kernel(METAVAR)
-        options = (parameter for parameter in command.get_params(ctx) if isinstance(parameter, click.Option))
-        rows = [record for option in options if (record := option.get_help_record(ctx)) is not None]
+        rows = option_rows(ctx, self._make_kernel(METAVAR).get_params(ctx))
         with formatter.section(f"Options of {METAVAR}, a kernel of your own in a .py or .mlu file"):
             formatter.write_dl(rows)
 

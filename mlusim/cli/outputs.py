@@ -53,10 +53,10 @@ class Outputs:
         Raises `InputError` for a file that cannot be written, or that is one of the inputs.
         """
         save_run, operations = options.pop("save_run", None), options.pop("operations", None)
-        out = options.pop("out", None) or ()
+        out = options.pop("out", None)
         check_directory("--report", options["report"])
         return cls(
-            arrays={"": check_output(out, inputs)} if isinstance(out, str) else _output_files(out, inputs),
+            arrays={"": check_output(out, inputs)} if isinstance(out, str) else _output_files(out or (), inputs),
             report=options.pop("report"),
             saved=check_file("--save-run", save_run, inputs) if save_run is not None else None,
             operations=check_csv("--csv", operations, inputs) if operations is not None else None,

@@ -74,9 +74,6 @@ def _check_count(name: str, text: str, count: int) -> None:
 
 
 def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
-    if re.fullmatch(r"-\d+", item):
-        # An axis may count from the end; other parameters reject negative values later.
-        return [int(item)]
     match = _ITEM.fullmatch(item)
     if not match and (ends := _NO_STEP.fullmatch(item)):
         low, high = (in_unit(name, item, ends[end], ends[f"{end}_unit"]) for end in ("low", "high"))

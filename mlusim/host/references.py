@@ -29,6 +29,8 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
     if reference is None:
         return {}
     references: Any = _call_reference(reference, inputs) if callable(reference) else reference
+    if references is None:
+        raise InputError("the reference function returned None: return the expected output, or one for each output")
     if inspect.iscoroutine(references):
         references.close()
         raise InputError("the reference is an `async def` like a kernel: write a plain function of the input arrays")

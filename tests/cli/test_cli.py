@@ -196,6 +196,8 @@ def test_a_missing_option_of_an_operator_is_named_as_it_is_typed(command):
         ((*INPUTS, "--out", "dir.npy"), "--out dir.npy is a directory: name a file in it"),
         ((*INPUTS, "--out", "out.npy", "--no-data"), "--out with --no-data: there is no result to write"),
         ((*INPUTS, "--report", "x.npy"), "--report x.npy is a file: name a directory"),
+        ((*INPUTS, "--report", ""), "--report: the name of the directory is empty"),
+        ((*INPUTS, "--out", ""), "--out: the name of the file is empty"),
         ((*INPUTS, "--report", "report", "--dry-run"), "--report with --dry-run: nothing runs"),
     ],
 )

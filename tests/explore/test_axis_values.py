@@ -27,6 +27,7 @@ from mlusim.quantities import quantity, text_of
         ("clock_hz", "1.5GHz", [1_500_000_000]),
         ("dma_read_latency_ps", "200ns..1us+400ns", [200_000, 600_000, 1_000_000]),
         ("gdram_bytes", "1_024", [1024]),
+        ("offset", "-3,-2..2+2", [-3, -2, 0, 2]),
     ],
 )
 def test_lists_ranges_and_units(name, text, expected):
@@ -46,6 +47,9 @@ def test_values_are_distinct_if_their_types_are():
 
 def test_fractions_are_accepted_for_fractional_parameters():
     assert numbers("dram_read_efficiency", "0.7..0.9+0.1", integers=False) == [0.7, 0.8, 0.9]
+    assert numbers("slope", "-0.5,.25,1e-5,-2E+3", integers=False) == [-0.5, 0.25, 1e-5, -2000]
+    assert numbers("slope", "1e-3..1e-1*10", integers=False) == [1e-3, 1e-2, 1e-1]
+    assert numbers("slope", text_of("slope", 1e-5), integers=False) == [1e-5]
 
 
 def test_an_extent_may_be_a_range():

@@ -87,6 +87,8 @@ def test_a_kernel_or_a_text_as_a_reference_is_refused():
     async def wanted(x):
         return 2 * x
 
+    with pytest.raises(InputError, match=r"^the reference function returned None: return the expected output, or"):
+        verify(double, X, Output.like(X), reference=lambda _: None, **ONE)
     with pytest.raises(InputError, match=r"^the reference is an `async def` like a kernel: write a plain function of"):
         verify(double, X, Output.like(X), reference=wanted, **ONE)
     with pytest.raises(
