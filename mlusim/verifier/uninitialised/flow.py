@@ -134,19 +134,26 @@ class Flow:
         Loops repeat the same calls on the same buffers. A call that changed nothing still changes nothing while the
         marks of its operands are unchanged.
         """
-        is_uniform = self._propagation.apply_uniform(record)
-        if is_uniform is not None:
-            return is_uniform
-        if record in self._log.addresses or record in self._log.selected:
-            self._propagation.apply(record)
+        propagation = self._propagation
+        is_special = record in self._log.addresses or record in self._log.selected
+        run = None if is_special else propagation.short_run(record)
+        if run is None:
+            is_uniform = propagation.apply_uniform(record)
+            if is_uniform is not None:
+                return is_uniform
+        if is_special:
+            propagation.apply(record)
             return False
         call = int(self._call_of[record])
         changes = self._store.changes.get
-        allocs = self._propagation.allocations(record)
+        allocs = propagation.allocations(record)
         changes_before = [changes(alloc, 0) for alloc in allocs]
         if self._no_ops.get(call) == changes_before:
             return True
-        self._propagation.apply(record)
+        if run is None:
+            propagation.apply(record)
+        else:
+            propagation.apply_short(record, *run)
         if [changes(alloc, 0) for alloc in allocs] != changes_before:
             return False
         self._no_ops[call] = changes_before

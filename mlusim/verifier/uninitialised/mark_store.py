@@ -65,6 +65,10 @@ class MarkStore:
                 self._begin(alloc)
         return self._marks[alloc]
 
+    def is_by_byte(self, alloc: int) -> bool:
+        """Return whether the marks of an allocation are kept by byte."""
+        return alloc in self._marks
+
     def _begin(self, alloc: int) -> None:
         self.changes[alloc] = 0
         self._agenda.add(alloc)
@@ -126,6 +130,18 @@ class MarkStore:
             target[...] = marks
             self.changed(operand[0])
         self.note(operand[0], result)
+
+    def assign_run(self, alloc: int, offset: int, nbytes: int, itemsize: int, sources: list[Marks]) -> None:
+        """Set the marks of a run of elements, which are kept by byte, to the largest of those of its sources."""
+        target = self._marks[alloc][offset : offset + nbytes].reshape(-1, itemsize)
+        marks: Any = 0
+        if sources:
+            largest = sources[0] if len(sources) == 1 else np.maximum(*sources)
+            marks = largest.reshape(-1, itemsize).max(axis=1, keepdims=True)
+        if (target != marks).any():
+            target[...] = marks
+            self.changed(alloc)
+        self.note(alloc, marks)
 
     def assign_some(self, operand: Operand, result: Any, positions: Integers) -> None:
         """Set the marks of some elements of an operand, at their positions in it; the others keep theirs."""
