@@ -104,7 +104,6 @@ def test_the_key_covers_every_module_that_writes_declarations():
     called = set()
     for function in (intrinsics.intrinsics, intrinsics.names, intrinsics._numbers):
         function.cache_clear()
-    before = sys.getprofile()
     # Otherwise the collector may call finalizers of other tests' devices here.
     gc.collect()
     gc.disable()
@@ -112,7 +111,7 @@ def test_the_key_covers_every_module_that_writes_declarations():
     try:
         intrinsics.declarations(intrinsics.names())
     finally:
-        sys.setprofile(before)
+        sys.setprofile(None)
         gc.enable()
     package = Path(bangc.__file__).parent.parent
     modules = {Path(name) for name in called if Path(name).is_relative_to(package)}
