@@ -44,6 +44,15 @@ def test_tasks_out_of_step_race_for_the_same_reason(mistake, kind):
     assert "task-race" in kinds_of(finding)
 
 
+def test_flags_that_nothing_clears_are_the_fault_and_not_what_they_let_through():
+    flags = Output(9, np.int32)
+    finding = the_only_error(wavefront, X, Output.like(X), flags, dim=4, reference={"out": np.cumsum(X, 0, np.float32)})
+    assert finding.kind == "uninitialised"
+    assert {"task-race", "never-written"} <= set(kinds_of(finding))
+    assert finding.remedy.startswith('clear flag before the launch: pass `InOut(np.zeros(9, "int32"))`')
+    assert "`await core.gdramset(flag, 0)`" in finding.remedy
+
+
 def test_a_lock_that_is_only_released_is_one_finding():
     async def kernel(core, x, total, locks):
         if core.is_memory_core:

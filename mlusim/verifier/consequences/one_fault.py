@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.verifier.accesses.table import COLLECT, SORTING
 from mlusim.verifier.findings import PRIVATE, Finding, Site
@@ -73,6 +74,11 @@ def writes_in_place_of(cause: Finding, other: Finding) -> bool:
 def lacks_write(cause: Finding) -> bool:
     """Return whether a core reads a buffer of its own before anything writes any of it."""
     return cause.kind == "uninitialised" and cause.fields["memory"] in PRIVATE and not cause.fields["beside_line"]
+
+
+def lacks_clear(cause: Finding) -> bool:
+    """Return whether atomics read memory of all tasks that nothing has cleared."""
+    return cause.kind == "uninitialised" and cause.sites[0].operation in ATOMIC_NAMES
 
 
 def lacks_load(cause: Finding, rewrite: Finding) -> bool:

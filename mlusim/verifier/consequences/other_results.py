@@ -28,7 +28,17 @@ from mlusim.verifier.source_file import SourceLine, location_of
 
 # What fixes a race, other than a sync or a barrier.
 _NO_SYNC = (Way.PART, Way.ACCESS)
-_OF_NUMBERS = ("wrong-value", "uninitialised", "never-written", "written-again", "access", "copy", "operand", "hang")
+_OF_NUMBERS = (
+    "wrong-value",
+    "uninitialised",
+    "never-written",
+    "written-again",
+    "access",
+    "copy",
+    "operand",
+    "hang",
+    "stopped",
+)
 
 
 class OtherRun(NamedTuple):
@@ -92,9 +102,11 @@ def _with_changes(
     """
     errors = [finding for finding in findings if finding.severity == ERROR]
     remedies: Sequence[str] = ()
-    is_hang = bool(errors) and all(finding.kind == "hang" for finding in errors)
-    if is_hang:
-        remedies = fixing_barriers(is_hang=True)
+    is_hang, is_stopped = (
+        bool(errors) and all(finding.kind == kind for finding in errors) for kind in ("hang", "stopped")
+    )
+    if is_hang or is_stopped:
+        remedies = fixing_barriers(is_hang=is_hang)
     if errors and not remedies and all(_may_be_changed(finding, ordered) for finding in errors):
         wrong_values = [part for finding in errors for part in finding.unfolded if part.kind == "wrong-value"]
         records = [record for part in wrong_values for record in part.clues["records"]]
@@ -102,7 +114,7 @@ def _with_changes(
         accessed = (line for site in sites for line in (site.at, *site.called_at))
         lines = dict.fromkeys((*accessed, *map(stopped_at, errors)))
         remedies = fixing(records, lines)
-    if errors and not is_hang and not remedies and all(finding.kind == "task-race" for finding in errors):
+    if errors and not remedies and all(finding.kind == "task-race" for finding in errors):
         remedies = fixing_barriers(is_hang=False)
     fixed = replace(errors[0], remedies=(*remedies, *errors[0].remedies)) if remedies else None
     return tuple(fixed if fixed and finding is errors[0] else finding for finding in findings)

@@ -9,6 +9,7 @@ from mlusim.verifier.consequences.one_fault import (
     CAUSES,
     gives_a_number,
     lack_beside_one_line,
+    lacks_clear,
     lacks_load,
     lacks_write,
     misleading,
@@ -217,7 +218,7 @@ def _leaves_unwritten(cause: Finding, read: Finding) -> bool:
         # A copy that is too long is so at both ends.
         return cause.nbytes == read.nbytes and read.sites[0].at in cause.lines
     # The store of an iteration that is skipped reads what that should compute.
-    if cause.kind != "never-written" or _has_race(read):
+    if cause.kind != "never-written" or _has_race(read) or lacks_clear(read):
         return False
     return read.sites[0].at in cause.lines or cause.fields["tensor"] == buffer
 
@@ -239,6 +240,8 @@ def never_written(cause: Finding, gap: Finding) -> tuple[str, ...] | None:
     tensor = gap.fields["tensor"]
     if writes_in_place_of(cause, gap):
         return _write_in_place_of(cause, tensor)
+    if lacks_clear(cause) and cause.fields["buffer"] == tensor:
+        return cause.remedies
     if of_two_launches(cause, gap):
         return f"pass {tensor}, which is never written, to one of the two launches", *cause.remedies
     if not _leaves_out(cause, gap):

@@ -8,6 +8,7 @@ from mlusim.verifier.consequences.one_fault import (
     BAD_VALUES,
     called_at_stop,
     gives_a_number,
+    lacks_clear,
     of_queues,
     stopped_at,
     stops,
@@ -106,6 +107,9 @@ def task_race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     """
     if cause.kind == "hang":
         return _missing_barrier(cause, race) or cause.remedies or race.remedies
+    if lacks_clear(cause) and gives_a_number(cause.sites[-1]) and cause.sites[-1].function == race.sites[-1].function:
+        # A task goes on before another one has written.
+        return cause.remedies
     if cause.kind == "uninitialised" and _touches_part(cause, race):
         return _wrong_part(cause, race)
     if at := swapped(cause, race):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
 
 from mlusim.arrays import Integers
 from mlusim.verifier.columns import ops_among
+from mlusim.verifier.findings import in_one_function
 from mlusim.verifier.order.happens_before import Order
 from mlusim.verifier.races.pair import Pair
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import function_around, location_of, source_file
+from mlusim.verifier.source_file import SourceLine, function_around, location_of, source_file
+
+_IS_MEMORY_CORE = re.compile(r"\b(?:is_memory_core|__is_mpu)\b")
 
 
 class Place(NamedTuple):
@@ -22,12 +26,57 @@ class Place(NamedTuple):
         is_below: whether that is below the first access, in the path of both tasks.
         is_at_end: whether it is at the end of a loop.
         is_between_barriers: whether both accesses are between the same barriers of an iteration.
+        loop: the first line of the loop in which it is the first or the last statement; 0 if there is none.
     """
 
     text: str
     is_below: bool = False
     is_at_end: bool = False
     is_between_barriers: bool = False
+    loop: int = 0
+
+
+def memory_cores_pass(pair: Pair, loop: int) -> bool:
+    """Return whether memory cores reach a barrier between the accesses of a race.
+
+    They do if they work in the launch, if the function of the accesses tells them from others, or if it is a kernel
+    that calls helpers; unless it lets them return, or the barrier is in a branch that they skip: with both accesses, or
+    with the loop, from its first line, at whose beginning or end it is.
+    """
+    run = pair.run
+    launch = run.log.tasks[pair.tasks[0]].launch
+    begin, end = in_one_function(*pair.sites)
+    source = source_file(begin.file)
+    first, last = source.function(begin.line)[0]
+    tests = {at for at in range(first, last + 1) if _IS_MEMORY_CORE.search(SourceLine(begin.file, at).source)}
+    passed = _lines_of_memory_cores(run, launch)
+    if passed:
+        return not any(
+            begin.file == end.file
+            and all(branch[0] <= line <= branch[1] for line in ((loop,) if loop else (begin.line, end.line)))
+            and max(block[0] for block in source.ifs if block[0] <= branch[0] and branch[1] <= block[1]) in tests
+            and passed.isdisjoint(SourceLine(begin.file, at) for at in range(branch[0], branch[1] + 1))
+            for branch in source.conditional
+        )
+    is_kernel = bool(
+        re.search(rf"\b{re.escape(run.log.launches[launch].kernel)}\s*\(", SourceLine(begin.file, first).source)
+    )
+    calls_helper = is_kernel and begin != SourceLine(*pair.sources[0][:2])
+    return (bool(tests) or calls_helper) and not any(
+        part[0] in tests and source.may_skip(part, last) for part in source.ifs
+    )
+
+
+def _lines_of_memory_cores(run: Run, launch: int) -> set[SourceLine]:
+    """Return the lines that the memory cores of a launch run."""
+    order = run.order
+    memory_cores = (at for at, task in enumerate(run.log.tasks) if task.is_memory_core and task.launch == launch)
+    return {run.line_at(at) for task in memory_cores for at in _first_of_each_line(order, task)}
+
+
+def _first_of_each_line(order: Order, task: int) -> list[int]:
+    positions = order.of_task(task)
+    return [int(at) + positions.start for at in np.unique(order.line[positions], return_index=True)[1]]
 
 
 def barrier_of_one_side(pair: Pair, sync: str) -> list[str]:

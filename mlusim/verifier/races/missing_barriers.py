@@ -42,6 +42,8 @@ def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
         matching = next((races for is_same in _SAME_FAULT for races in groups if is_same(races, group)), None)
         if matching is None:
             groups.append(group)
+        elif _ends_loop_before(group[0], matching[0]):
+            matching[:0] = group
         else:
             matching += group
     return [_fold_group(main, others) if others else main for main, *others in groups]
@@ -100,11 +102,25 @@ def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
         return False
     (first, second), (other_first, other_second) = ([site.at for site in race.sites] for race in (one, other))
     later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
-    if (begin := one.fields.get("loop")) and first.file == other_first.file == other_second.file:
-        end = max(loop[1] for loop in source_file(first.file).loops if loop[0] == begin)
-        if begin <= other_first.line <= end < other_second.line:
-            return True
-    return first == other_first or second == other_second or (later and not other.writes_twice)
+    return (
+        _ends_loop_before(one, other)
+        or first == other_first
+        or second == other_second
+        or (later and not other.writes_twice)
+    )
+
+
+def _ends_loop_before(one: Finding, other: Finding) -> bool:
+    """Return whether the barrier of one race is at the end of a loop, and the other race is with what follows it."""
+    begin, (first, second) = one.fields.get("loop"), (site.at for site in other.sites)
+    if (
+        not begin
+        or not one.sites[0].file == first.file == second.file
+        or not _orders(one.fields["sync"], other.fields["sync"])
+    ):
+        return False
+    end = max(loop[1] for loop in source_file(first.file).loops if loop[0] == begin)
+    return bool(begin <= first.line <= end < second.line)
 
 
 def _orders(sync: str, other: str) -> bool:

@@ -15,7 +15,13 @@ from mlusim.verifier.core_names import core_at
 from mlusim.verifier.findings import Remedy, Site, Way, in_one_function, outermost_loop
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic_like_others, goes_by_flags, is_polled
-from mlusim.verifier.races.barrier_places import Place, barrier_of_one_side, on_both_paths, wider_barrier
+from mlusim.verifier.races.barrier_places import (
+    Place,
+    barrier_of_one_side,
+    memory_cores_pass,
+    on_both_paths,
+    wider_barrier,
+)
 from mlusim.verifier.races.iterations import (
     are_as_many,
     barrier_in,
@@ -37,7 +43,6 @@ _OWN_BYTES = "give each task bytes of its own"
 # The number of a cluster within its job, and what numbers the tasks of the whole grid instead.
 _CLUSTER_ID = re.compile(r"\b(?:cluster_id|clusterId)\b")
 _TASK_IDS = {"cluster_id": "task_id and task_dim", "clusterId": "taskId and taskDim"}
-_IS_MEMORY_CORE = re.compile(r"\b(?:is_memory_core|__is_mpu)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,8 @@ class TaskRemedies:
         special, general = self._other_order(pair)
         if jobs[0] != jobs[1]:
             return _between_jobs(pair, self.run.log.launches[jobs[0][0]].kind, special, general)
-        sync, all_of = self._barrier(pair)
         place = self.where(pair)
+        sync, all_of = self._barrier(pair, place.loop)
         wider = wider_barrier(pair, sync, max(self._firsts(pair), default=0))
         call = first.call(sync + "()", in_one_function(first, second)[0])
         barrier = Remedy(f"{call} in {all_of}, {place.text}", Way.BARRIER if place.is_below else None)
@@ -120,7 +125,7 @@ class TaskRemedies:
         loops = [loop[0] for loop in around if are_as_many(self.run, first.file, loop, pair.tasks[0])]
         if not loops:
             return "", rule, [*alone, lock, atomic, _OWN_BYTES]
-        sync, all_of = self._barrier(pair)
+        sync, all_of = self._barrier(pair, max(loops))
         end = f"at the end of the loop at {location_of(first.file, max(loops))}"
         return sync, rule, [f"{first.call(sync + '()')} in {all_of}, {end}", lock, atomic, _OWN_BYTES]
 
@@ -164,12 +169,15 @@ class TaskRemedies:
                 general.append("if one task polls a flag, read and write it with atomics")
         return [*special, *announced(pair)], general
 
-    def _barrier(self, pair: Pair) -> tuple[str, str]:
-        """Return the smallest barrier of two tasks that fits the kernel, and who must reach it."""
+    def _barrier(self, pair: Pair, loop: int) -> tuple[str, str]:
+        """Return the smallest barrier of two tasks that fits the kernel, and who must reach it.
+
+        `loop`: the first line of the loop at whose beginning or end it is, 0 if there is none.
+        """
         one, other = (self.run.log.tasks[task] for task in pair.tasks)
         if one.is_memory_core and other.is_memory_core:
             return "sync_all_mpu", "all memory cores of the union"
-        memory_cores = self._memory_cores_work(one.launch) or _memory_cores_stay(pair)
+        memory_cores = memory_cores_pass(pair, loop)
         alike = one.cluster == other.cluster and pair.lines not in self.across
         if alike and memory_cores:
             return "sync_cluster", "all cores of the cluster and its memory core"
@@ -178,14 +186,6 @@ class TaskRemedies:
         if alike and self.run.log.launches[one.launch].kind != "UNION1":
             return "sync_all_ipu_within_cluster", "all cores of the cluster"
         return "sync_all_ipu", "all cores of the union"
-
-    def _memory_cores_work(self, launch: int) -> bool:
-        """Return whether memory cores do anything in a launch."""
-        first = self.run.order.first
-        return any(
-            record.is_memory_core and record.launch == launch and first[task] < first[task + 1]
-            for task, record in enumerate(self.run.log.tasks)
-        )
 
     def loop(self, pair: Pair) -> int:
         """Return the first line of the loop at whose end a barrier would order two accesses; 0 if it belongs elsewhere.
@@ -218,16 +218,16 @@ class TaskRemedies:
         if (often or some_skip(pair)) and not loop and meet_between_barriers(pair):
             return Place(f"after {begin.location} and before {end.location}", is_below=True, is_between_barriers=True)
         if outer := self._outer_loop(pair):
-            return Place(f"at the end of the loop at {location_of(begin.file, outer)}", is_at_end=True)
+            return Place(f"at the end of the loop at {location_of(begin.file, outer)}", is_at_end=True, loop=outer)
         if loop:
             # A barrier at the end comes too late for what is written before the loop, and iterations may end earlier.
             around = source_file(first.file).loop_around(first.line, second.line)
             earlier = any(line < loop for line in (*self._firsts(pair), *self._firsts(pair.swapped)))
             side = "beginning" if earlier or source_file(first.file).continues_before(around[1], around) else "end"
             at = location_of(first.file, loop)
-            return Place(f"at the {side} of the loop at {at}", is_at_end=side == "end")
+            return Place(f"at the {side} of the loop at {at}", is_at_end=side == "end", loop=loop)
         if begins := self._loop_that_continues(pair):
-            return Place(f"at the beginning of the loop at {location_of(end.file, begins)}")
+            return Place(f"at the beginning of the loop at {location_of(end.file, begins)}", loop=begins)
         if paths := on_both_paths(pair):
             return Place(paths)
         if begin.file != end.file:
@@ -304,23 +304,6 @@ class TaskRemedies:
             return f"guard this line by `{guard}`; the memory core has to reach the barriers"
         leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
         return f"begin it with `{leaves}`"
-
-
-def _memory_cores_stay(pair: Pair) -> bool:
-    """Return whether memory cores reach a barrier between the accesses of a race.
-
-    They do if its function tells them from others, or is a kernel that calls helpers, and does not let them return.
-    """
-    file, line, _ = pair.sources[0]
-    begin, _ = in_one_function(*pair.sites)
-    source = source_file(begin.file)
-    first, last = source.function(begin.line)[0]
-    tests = [at for at in range(first, last + 1) if _IS_MEMORY_CORE.search(SourceLine(begin.file, at).source)]
-    kernel = pair.run.log.launches[pair.run.log.tasks[pair.tasks[0]].launch].kernel
-    is_kernel = bool(re.search(rf"\b{re.escape(kernel)}\s*\(", SourceLine(begin.file, first).source))
-    calls_helper = is_kernel and begin != SourceLine(file, line)
-    leave = any(part[0] in tests and source.may_skip(part, last) for part in source.ifs)
-    return (bool(tests) or calls_helper) and not leave
 
 
 def _by_one_task(pair: Pair) -> list[str]:

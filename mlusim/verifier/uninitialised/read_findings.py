@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlusim.cores.atomics import ATOMIC_NAMES
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.units import group_digits
@@ -231,13 +232,14 @@ def _sites(run: Run, effect: _Effect) -> tuple[Site, ...]:
 def _fold_readers(log: Log, findings: list[tuple[Finding, Ranges]]) -> list[Finding]:
     """Return one finding for all lines of a kernel that read uninitialised bytes of a buffer: it lacks a write.
 
-    In GDRAM, where tasks share a tensor, only for lines that have bytes in common.
+    In GDRAM, where tasks share a tensor, only for lines that have bytes in common, and for atomics.
     """
     groups: list[tuple[tuple[str, ...], list[Ranges], list[Finding]]] = []
     for finding, ranges in findings:
         buffer = _buffer_key(log, finding)
         for name, members, group in groups:
-            if name == buffer and ("gdram" not in name or any(_overlap(ranges, member) for member in members)):
+            is_one = "gdram" not in name or any(_overlap(ranges, member) for member in members)
+            if name == buffer and (is_one or _by_atomics(finding, group[0])):
                 members.append(ranges)
                 group.append(finding)
                 break
@@ -270,6 +272,10 @@ def _fold_with_place(main: Finding, others: Sequence[Finding]) -> Finding:
         )
         folded = replace(folded, remedies=tuple(remedies))
     return folded
+
+
+def _by_atomics(*findings: Finding) -> bool:
+    return all(finding.sites[0].operation in ATOMIC_NAMES for finding in findings)
 
 
 def _buffer_key(log: Log, finding: Finding) -> tuple[str, ...]:
@@ -312,6 +318,9 @@ def _uninitialised(
     """
     buffer = allocation.name
     write = write_bytes("first", _writers(sites[0]))
+    is_atomic = sites[0].operation in ATOMIC_NAMES
+    if is_atomic:
+        write = _clear(allocation, sites[0])
     remedies = [*likely, write, *other]
     if later:
         remedies.insert(0, f"launch {later}, which writes these bytes later, before this kernel")
@@ -319,7 +328,7 @@ def _uninitialised(
     if allocation.memory == "gdram" and sites[0].is_compiled and not buffer.isidentifier():
         fill = "if it is an input, copy it there on the host before the launch: cnrtMemcpy, cnrtMemset"
         remedies.insert(len(remedies) if partly or later or likely else 0, fill)
-    if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace):
+    if allocation.memory == "gdram" and buffer.isidentifier() and not (partly or allocation.workspace or is_atomic):
         remedies.append(
             f"if {buffer} has values before the run, pass them: an array, or InOut(array) if it is written, too; on "
             f"the command line --arg {buffer}=FILE.npy, inout:FILE.npy or random:DTYPE:SHAPE"
@@ -332,6 +341,20 @@ def _uninitialised(
         rule="fresh memory holds its previous contents, not zeros" + _effect_text(sites),
         remedies=tuple(remedies),
     )
+
+
+def _clear(allocation: AllocationRecord, site: Site) -> Remedy:
+    """Return the remedy for atomics on memory that nothing has written."""
+    name = allocation.name
+    if site.is_compiled:
+        return Remedy(f"clear {name} on the host before the launch: cnrtMemset")
+    if site.operation.endswith(("max", "min", "and")):
+        return Remedy(f"pass the first values of {name} to the launch: `InOut(array)` in place of an Output")
+    shape = allocation.shape[0] if len(allocation.shape) == 1 else allocation.shape
+    zeros = f'InOut(np.zeros({shape}, "{allocation.dtype}"))'
+    text = f"clear {name} before the launch: pass `{zeros}` in place of an Output, or copy zeros to the device"
+    in_kernel = f"; or let one task clear it, {site.call(f'gdramset({name}, 0)')}, before a barrier of all"
+    return Remedy(text + (in_kernel if name.isidentifier() else ""))
 
 
 def _undefined(buffer: str, sites: tuple[Site, ...]) -> Finding:

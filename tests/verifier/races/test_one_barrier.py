@@ -185,3 +185,28 @@ def test_the_barrier_of_iterations_that_tasks_skip_belongs_in_the_loop_around_th
     where = f"at the end of the loop at {at(by_diagonals, 'for diagonal')}"
     assert race.remedy.startswith(f"`await core.sync_all_ipu()` in all cores of the union, {where}\n")
     assert verify(by_diagonals, out, True, dim=4, reference=reference).ok
+
+
+async def among_cores(core, x, out, barrier=""):
+    """The memory core loads a row for all cores, which then pass on their sums without it."""
+    base, box = core.sram.alloc(8, x.dtype, "base"), core.sram.alloc((4, 8), x.dtype, "box")
+    if core.is_memory_core:
+        await core.memcpy(base, x[0])
+    await core.sync_cluster()
+    if not core.is_memory_core:
+        row, sums = (core.nram.alloc(8, x.dtype, name) for name in ("row", "sums"))
+        await core.memcpy(sums, base)
+        await core.memcpy(row, x[core.core_id])
+        core.add(sums, sums, row)
+        await core.memcpy(box[core.core_id], sums)
+        if barrier:
+            await getattr(core, barrier)()
+        await core.memcpy(row, box[(core.core_id + 1) % 4])
+        await core.memcpy(out[core.core_id], row)
+
+
+def test_a_barrier_in_a_branch_that_memory_cores_skip_is_one_without_them():
+    finding = the_only_error(among_cores, X, Output((4, 8)), dim=4)
+    assert finding.remedy.startswith("`await core.sync_all_ipu()` in all cores of the union, ")
+    assert verify(among_cores, X, Output((4, 8)), "sync_all_ipu", dim=4).ok
+    assert the_only_error(among_cores, X, Output((4, 8)), "sync_cluster", dim=4).kind == "hang"
