@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_ALMOST_EQUAL = 0.9
+
 
 def nearest(word: str, names: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> str:
     """Return "did you mean X? " for a message about an unknown name, or "" if no name is similar."""
@@ -14,9 +16,11 @@ def nearest(word: str, names: Iterable[str], *, count: int = 1, cutoff: float = 
         return -SequenceMatcher(None, name, word).ratio(), not name.startswith(word)
 
     names = list(dict.fromkeys(names))
-    # A name whose first words are the word is most likely meant, however long: `nram_bytes` for `nram`.
+    # A name whose first words are the word is most likely meant, however long: `nram_bytes` for `nram`. Only one that
+    # differs in a letter or so is as likely: `clusters` for `cluster`, not `cluster_start_ps`.
     longer = [name for name in names if word and name.startswith((f"{word}_", f"{word}-"))]
-    similar = sorted(longer or get_close_matches(word, names, n=count + 4, cutoff=cutoff), key=distance)[:count]
+    close = get_close_matches(word, names, n=count + 4, cutoff=_ALMOST_EQUAL if longer else cutoff)
+    similar = sorted(dict.fromkeys((*longer, *close)), key=distance)[:count]
     return f"did you mean {' or '.join(similar)}? " if similar else ""
 
 

@@ -42,7 +42,7 @@ class Runner:
         if client is not None and workers is not None:
             raise InputError("workers and client: points run on this machine or on the cluster; drop one of them")
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
-            raise InputError(f"workers={shown(workers)}: a number of processes, or 0 for this one")
+            raise InputError(f"workers={shown(workers)}: pass a number of processes, or 0 for this one")
         if client is not None and not hasattr(client, "get_executor"):
             raise InputError(f"client={shown(client)} is not a dask.distributed.Client")
         self._client = client

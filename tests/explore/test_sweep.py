@@ -215,7 +215,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         ({"shape": np.array([4, 5])}, r"shape=array\(\[4, 5\]\) may be one shape or several: pass tuple.*"),
         ({"shape": [None]}, r"shape None: a shape is an integer or a tuple of integers, such as \(2, 8, 256, 196\)"),
         ({"rule": "adjoint"}, r"--rule adjoint without --backward.*"),
-        ({"workers": -1}, r"workers=-1: a number of processes, or 0 for this one"),
+        ({"workers": -1}, r"workers=-1: pass a number of processes, or 0 for this one"),
         (
             {"workers": 10**6},
             r"workers=1000000: this machine has \d+ cores, and more than 4 processes per core are no faster",

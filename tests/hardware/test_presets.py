@@ -255,6 +255,12 @@ def test_unknown_boards(asked: str, message: str) -> None:
         mlusim.hardware.board(asked)
 
 
+@pytest.mark.parametrize(("name", "likely"), [("cluster", "clusters"), ("nram", "nram_bytes")])
+def test_an_unknown_parameter_suggests_the_likely_one(name: str, likely: str) -> None:
+    with pytest.raises(BoardError, match=rf"^mlu370-x4: no parameter '{name}'; did you mean {likely}\? "):
+        mlusim.hardware.board("mlu370-x4").replace(**{name: 2})
+
+
 def test_reading_toml_is_not_part_of_the_import() -> None:
     code = "import sys, mlusim.hardware; mlusim.hardware.presets(); print('tomllib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
