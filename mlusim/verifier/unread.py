@@ -6,18 +6,20 @@ is not reported. A line that updates a buffer, such as that of a sum, is no read
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from mlusim.arrays import Flags, Integers
 from mlusim.cores.atomics import ATOMIC_NAMES
-from mlusim.log import NONE
+from mlusim.log import NONE, SCALAR
 from mlusim.verifier.accesses.geometry import expand
 from mlusim.verifier.accesses.overlaps import Pairs
 from mlusim.verifier.accesses.table import COLLECT, FILLS, FILTERS, Accesses, scratch_rows
 from mlusim.verifier.columns import joint, ops_among
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.run import Run
-from mlusim.verifier.source_file import location_of, source_file
+from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
 # A fill may prepare for later writes; the others have another effect, or a result that they cannot omit.
 OTHERWISE_USED = FILLS | ATOMIC_NAMES | {COLLECT, *FILTERS}
@@ -54,7 +56,7 @@ def find_unread(run: Run) -> list[Finding]:
     return [
         _finding(run, results)
         for results in results_by_line
-        if len(results) and not _is_for_next_iteration(run, results)
+        if len(results) and not (_is_for_next_iteration(run, results) or _may_be_in_register(run, results))
     ]
 
 
@@ -88,6 +90,23 @@ def _is_for_next_iteration(run: Run, writes: Integers) -> bool:
         return False
     reads = run.lines_of(np.isin(accesses.alloc, accesses.alloc[writes]) & ~accesses.write)
     return any(read.file == file and loop[0] <= read.line < line for read in reads for loop in loops)
+
+
+def _may_be_in_register(run: Run, writes: Integers) -> bool:
+    """Return whether plain C++ stores a value that it also uses later: the compiler then need not load it again.
+
+    A later statement of its function names the buffer, and neither stores there nor passes it to an intrinsic.
+    """
+    accesses, site = run.accesses, run.site(int(run.accesses.record[writes[0]]), "writes")
+    if not site.is_compiled or run.columns["pipe"][accesses.record[writes[0]]] != SCALAR:
+        return False
+    last = source_file(site.file).function(site.line)[0][1]
+    lines = (SourceLine(site.file, line).source for line in range(site.line, last + 1))
+    text = "\n".join(line.partition("//")[0] for line in lines)
+    name = rf"\b{re.escape(run.log.allocations[int(accesses.alloc[writes[0]])].name)}\b"
+    later = text.partition("=")[2].split(";")[1:]
+    stores_or_calls = re.compile(rf"{name}[\w.\[\]>+\s-]*=(?!=)|\b__\w+\s*\(")
+    return any(re.search(name, statement) and not stores_or_calls.search(statement) for statement in later)
 
 
 def _with_readers(run: Run, rows: Integers, line: Integers) -> Flags:

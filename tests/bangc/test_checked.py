@@ -275,3 +275,18 @@ def test_bits_of_a_mask_behind_the_last_row_of_a_gather_are_padding(count: int, 
     assert [finding.kind for finding in report.errors] == ["uninitialised"] * (count > 12), report.text()
     selected = (row[:12] > 0) != bool(inverted)
     assert report.outputs["out"][:12].tolist() == np.where(selected, row[:12], 0).tolist()
+
+
+@pytest.mark.parametrize(("use", "kinds"), [("out[0] = t[1] + 1;", []), ("out[0] = 10;  // t", ["unread"])])
+def test_a_value_that_the_compiler_keeps_in_a_register_is_not_unread(
+    tmp_path: Path, use: str, kinds: list[str]
+) -> None:
+    file = tmp_path / "kept.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void kept(float *out) {\n"
+        f"  __nram__ float t[64];\n  for (int i = 0; i < 2; ++i)\n    t[i] = 9;\n  {use}\n}}\n"
+    )
+    kernel = bangc.compile(file)["kept"]
+    report = mlusim.verify(kernel, Output(1), dim=1, kind="BLOCK", reference=np.array([10], np.float32))
+    assert report.ok
+    assert [finding.kind for finding in report.findings] == kinds
