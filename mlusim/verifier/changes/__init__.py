@@ -2,10 +2,10 @@
 
   search                   the changes that are worth trying, and those that fix the kernel
 
-Of operands:
-  operand_changes          another index, size or buffer of an operation while the kernel runs
+Of compiled code:
+  operand_changes          other arguments of a call while the kernel runs
 
-Of the source:
+Of the source in Python:
   source_changes           the source of a kernel in Python, changed
   functions                the functions that a kernel may call, and runs in which one of them is replaced
   mistaken_names           other names and indices; `other_numbers`, `other_calls`: other numbers and calls

@@ -6,12 +6,13 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Literal
 
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.source_code import syntax_tree
 from mlusim.verifier.changes.functions import Definition
+from mlusim.verifier.changes.other_numbers import more
 from mlusim.verifier.changes.syntax_parts import Part, Place, allocates, method_of, names_in, places_in
 
 _COPIES = ("memcpy", "memcpy_async")
@@ -48,6 +49,7 @@ def changes_of_calls(node: ast.AST) -> Iterator[Part]:
     elif isinstance(node, ast.Call):
         yield from _with_methods(node, next((names for names in _METHODS if method_of(node) in names), ()))
         yield from _with_operands(node)
+        yield from _with_sizes(node)
         for first, second in pairwise(range(len(node.keywords))):
             values = _swapped([keyword.value for keyword in node.keywords], first, second)
             named = [ast.keyword(keyword.arg, value) for keyword, value in zip(node.keywords, values, strict=True)]
@@ -104,14 +106,12 @@ def gaps_in(function: Definition) -> Iterator[Gap]:
 
 
 def insertions(function: Definition, lines: Sequence[int]) -> Iterator[tuple[Gap, ast.stmt]]:
-    """Yield zeros in the result of a loop that sums, before it; below some lines, copies of what they write."""
+    """Yield zeros in a sum, before it or its loop; below some lines, copies of what they write."""
     gaps = [gap for gap in gaps_in(function) if gap.side == "before"]
     for gap in gaps:
-        for result in _summed_in(gap.beside) if isinstance(gap.beside, ast.For | ast.While) else ():
-            yield (
-                gap,
-                ast.Expr(ast.Call(ast.Attribute(result.func.value, "write_zero", ast.Load()), result.args[:1], [])),
-            )
+        for call in _sums_in(gap.beside) if isinstance(gap.beside, ast.For | ast.While | ast.Expr) else ():
+            cleared = ast.Call(ast.Attribute(call.func.value, "write_zero", ast.Load()), call.args[:1], [])
+            yield gap, ast.Expr(cleared)
     copies = {ast.unparse(gap.beside): gap.beside for gap in gaps if method_of(_call_of(gap.beside)) in _COPIES}
     by_line = {gap.beside.lineno: gap for gap in gaps}
     for gap in (by_line[line] for line in lines if line in by_line):
@@ -122,9 +122,9 @@ def insertions(function: Definition, lines: Sequence[int]) -> Iterator[tuple[Gap
                 yield replace(gap, index=gap.index + 1, side="after"), copy
 
 
-def _summed_in(loop: ast.stmt) -> Iterator[Any]:
-    """Yield the instructions in a loop whose result is also an operand."""
-    nodes: Iterator[Any] = ast.walk(loop)
+def _sums_in(statement: ast.stmt) -> Iterator[Any]:
+    """Yield the instructions in a loop or statement whose result is also an operand."""
+    nodes: Iterator[Any] = ast.walk(statement)
     for node in nodes:
         if method_of(node) in ("add", "sub", "maximum", "minimum") and node.args:
             texts = [ast.unparse(argument) for argument in node.args]
@@ -143,10 +143,6 @@ def _is_elif(block: Sequence[ast.stmt]) -> bool:
     return len(block) == 1 and isinstance(block[0], ast.If)
 
 
-def _method_call(of: ast.expr, name: str, arguments: list[ast.expr]) -> ast.Call:
-    return ast.Call(ast.Attribute(of, name, ast.Load()), arguments, [])
-
-
 def _with_methods(call: Any, names: Collection[str]) -> Iterator[Part]:
     """Yield calls of other methods."""
     for name in names:
@@ -160,11 +156,29 @@ def _with_operands(call: ast.Call) -> Iterator[Part]:
     if method not in _FROM_ELSEWHERE:
         for first, second in pairwise(range(len(call.args))):
             yield Part(Place(call, "args"), _swapped(call.args, first, second))
+    if not is_instruction:
+        return
     for index, argument in enumerate(call.args):
         yield from (Part(Place(call, "args", index), value) for value in _other_values(argument))
-    for index in range(1, len(call.args)) if is_instruction else ():
+    for index in range(1, len(call.args)):
         others = {ast.unparse(other): other for other in call.args if not isinstance(other, ast.Constant)}
         yield from (Part(Place(call, "args", index), other) for other in others.values())
+
+
+def _with_sizes(call: ast.Call) -> Iterator[Part]:
+    """Yield a copy of one more or less, of both operands, at each pair of slices."""
+    if method_of(call) not in _COPIES or len(call.args) < 2:
+        return
+    ends: list[list[ast.Slice]] = [
+        [node for node in ast.walk(operand) if isinstance(node, ast.Slice) and node.upper] for operand in call.args[:2]
+    ]
+    for first, second in product(*(range(len(slices)) for slices in ends)):
+        for step in (1, -1):
+            operands = deepcopy(call.args)
+            for operand, number in zip(operands, (first, second), strict=False):
+                slices = [node for node in ast.walk(operand) if isinstance(node, ast.Slice) and node.upper]
+                slices[number].upper = more(slices[number].upper, step)  # type: ignore[arg-type]  # not None
+            yield Part(Place(call, "args"), operands)
 
 
 def _swapped(values: list[Any], first: int, second: int) -> list[Any]:

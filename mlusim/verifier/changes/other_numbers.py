@@ -80,11 +80,11 @@ def _moved(part: ast.Slice, step: int) -> ast.Slice | None:
     """Return a slice of the same length that begins one later or earlier; None if it has no such end."""
     if part.upper is None or (part.lower is None and step < 0):
         return None
-    lower, upper = (_more(edge, step) for edge in (part.lower or ast.Constant(0), part.upper))
+    lower, upper = (more(edge, step) for edge in (part.lower or ast.Constant(0), part.upper))
     return ast.Slice(lower, upper)
 
 
-def _more(number: ast.expr, step: int) -> ast.expr:
+def more(number: ast.expr, step: int) -> ast.expr:
     """Return a number with 1 more or less, as it would be written."""
     if isinstance(number, ast.Constant) and type(number.value) is int:
         return ast.Constant(number.value + step)

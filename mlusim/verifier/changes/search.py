@@ -1,8 +1,7 @@
 """The changes of one line of a kernel that are worth trying, and those of them that fix it.
 
-A kernel whose outputs are wrong is run again, each time with the operations of one line changed: at another index, of
-another size, of another buffer, or after a fill with zeros; or with another expression in its source. A change with
-which every output is right is a remedy.
+A kernel whose outputs are wrong is run again, each time with another expression in its source, or, in compiled code,
+with other arguments of the calls of a line. A change with which every output is right is a remedy.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from mlusim.cores.core import Core, Kernel
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.synchronisation.barrier import BARRIERS
 from mlusim.dtypes import dtype_of
-from mlusim.log import NONE, VECTOR, Log
+from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord, Box
 from mlusim.memory.layout import contiguous_strides
-from mlusim.verifier.accesses.table import FILLS
 from mlusim.verifier.call_sites import calls_around
-from mlusim.verifier.changes.operand_changes import Argument, Axis, Change, Move, Rename, Size, clear, swap
+from mlusim.verifier.changes.operand_changes import Argument, Axis, Change, Move, swap
 from mlusim.verifier.changes.source_changes import EVERY_OUTPUT, SourceChange, other_barriers_of, source_changes_of
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import wrong_part
@@ -69,18 +67,15 @@ def fixing_remedies(
     most = min(_MOST_RUNS, MOST_COST // _cost(log))
     if not most:
         return []
-    operand_fixes: list[Change] = []
-    kinds, runs = _changes(log, records, lines), iter(range(most))
-    while not operand_fixes and (changes := next(kinds, None)) is not None:
-        operand_fixes = [change for change, _ in zip(changes, runs, strict=False) if fixes(change)]
-    operand_fixes.sort(key=lambda change: change.rank)
-    ranks = {change.at: change.rank for change in reversed(operand_fixes)}
-    source_fixes = _fixing(source_changes_of(kernel, ranks), most, fixes) if operand_fixes else []
-    source_fixes = source_fixes or _fixing(source_changes_of(kernel, lines, [*_made_at(log, records)]), most, fixes)
-    by_line = {change.at: change for change in reversed(source_fixes)}
-    ranked = [(ranks.get(at, (0, 0)), change.remedy) for at, change in by_line.items()]
-    ranked += [(change.rank, change.remedy) for change in operand_fixes if change.at not in by_line]
-    remedies = [remedy for _, remedy in sorted(ranked, key=lambda rank_and_remedy: rank_and_remedy[0])]
+    fixing: list[Change] = []
+    kinds, runs = _changes_of_operands(log, records, lines), iter(range(most))
+    while not fixing and (changes := next(kinds, None)) is not None:
+        fixing = [change for change, _ in zip(changes, runs, strict=False) if fixes(change)]
+    remedies = [change.remedy for change in sorted(fixing, key=lambda change: change.rank)]
+    source_changes = islice(source_changes_of(kernel, lines, [*_made_at(log, records)]), most)
+    fixing_sources = islice((change for change in source_changes if fixes(change)), _ENOUGH_FIXES)
+    by_line = {change.at: change for change in sorted(fixing_sources, key=lambda change: -len(change.new))}
+    remedies += [change.remedy for change in sorted(by_line.values(), key=lambda change: len(change.new))]
     return list(dict.fromkeys(remedies))[:_MOST_REMEDIES]
 
 
@@ -92,12 +87,6 @@ def fixing_barriers(kernel: Kernel, log: Log, fixes: Callable[[SourceChange], bo
     waited_for = [name for name in log.ops if name in BARRIERS] if is_hang else ()
     changes = islice(other_barriers_of(kernel, waited_for), min(_MOST_RUNS, MOST_COST // _cost(log)))
     return [change.remedy for change in changes if fixes(change)][:_MOST_REMEDIES]
-
-
-def _fixing(changes: Iterable[SourceChange], most: int, fixes: Callable[[SourceChange], bool]) -> list[SourceChange]:
-    """Return some changes that fix a kernel, the shortest first; `most`: the largest number that is tried."""
-    fixing = (change for change in islice(changes, most) if fixes(change))
-    return sorted(islice(fixing, _ENOUGH_FIXES), key=lambda change: len(change.new))
 
 
 def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:
@@ -112,40 +101,36 @@ def _cost(log: Log) -> int:
     sizes = np.array([box.itemsize * int(np.prod(box.shape, dtype=np.int64)) for box in log.boxes] or [0])
     boxes = Columns(log.records)["dst_box"]
     copied = int(sizes[boxes[boxes != NONE]].sum())
-    tensors = sum(one.nbytes for one in log.allocations if one.memory == "gdram")
+    tensors = sum(allocation.nbytes for allocation in log.allocations if allocation.memory == "gdram")
     return 1 + len(log) + (copied + tensors) // _BYTES_OF_AN_OPERATION
 
 
-def _changes(log: Log, records: Sequence[int], near: Collection[SourceLine]) -> Iterator[Iterator[Change]]:
-    """Yield the changes of each kind: of some lines, of what made a wrong element, the nearest first, and of others."""
+def _changes_of_operands(log: Log, records: Sequence[int], near: Collection[SourceLine]) -> Iterator[Iterator[Change]]:
+    """Yield the changes of each kind in compiled code: of some lines, of what made a wrong element, and of others."""
     columns = Columns(log.records)
     _, firsts = np.unique(np.stack([columns["line"], columns["op"]]), axis=1, return_index=True)
     lines: dict[tuple[int, int], int] = {}
     for record in (*records, *sorted(firsts.tolist(), reverse=True)):
         lines.setdefault((int(columns["line"][record]), int(columns["op"][record])), record)
-    operations = [_Operation(log, columns, record) for record in lines.values()]
-    operations = sorted((one for one in operations if one.operands), key=lambda one: one.at not in near)
-    shared = Counter(one for operation in operations for one in operation.indices())
-    yield (change for operation in operations for change in operation.moves(shared))
-    yield (change for operation in operations for change in operation.others())
-    yield (change for operation in operations for change in operation.sizes())
+    calls = [_Call(log, columns, record) for record in lines.values()]
+    calls = sorted((call for call in calls if call.operands), key=lambda call: call.at not in near)
+    shared = Counter(indices for call in calls for indices in call.indices())
+    yield (change for call in calls for change in call.moves(shared))
+    yield (change for call in calls for change in call.arguments())
 
 
-class _Operation:
-    """The operations of a line, and how they may be changed."""
+class _Call:
+    """The calls of compiled code on a line, and how they may be changed; without operands if they cannot."""
 
     def __init__(self, log: Log, columns: Columns, record: int) -> None:
         values = log.records.values(record)
-        self.log = log
-        self.name, self.is_vector = log.ops[values["op"]], values["pipe"] == VECTOR
-        self.at = SourceLine(*log.lines[values["line"]][:2])
-        self.is_copy = self.name in _COPIES
-        self.methods = _COPIES if self.is_copy else (self.name,)
+        self.name, self.at = log.ops[values["op"]], SourceLine(*log.lines[values["line"]][:2])
         self.operands: list[_Operand] = []
-        if self.is_copy or self.name == "load" or (self.name in INSTRUCTIONS and hasattr(Core, self.name)):
+        is_instruction = self.name in INSTRUCTIONS and hasattr(Core, self.name)
+        if self.at.is_compiled and (self.name in _COPIES or self.name == "load" or is_instruction):
             own = np.flatnonzero((columns["line"] == values["line"]) & (columns["op"] == values["op"]))
             sides = [side for side in _SIDES if values[f"{side}_alloc"] != NONE]
-            self.operands = [_Operand(log, columns, own, record, side, self.at) for side in sides]
+            self.operands = [_Operand(log, columns, own, record, side) for side in sides]
 
     def indices(self) -> Iterator[bytes]:
         """Yield what the tasks access along each axis of each operand."""
@@ -157,80 +142,51 @@ class _Operation:
         Likelier is one that no other line has, and one that others have after the change; of those, one that is read.
         """
         for position, operand in enumerate(self.operands):
-            twice = [one.name for one in self.operands].count(operand.name) > 1
+            twice = [other.name for other in self.operands].count(operand.name) > 1
             for axis in operand.axes:
                 for step in operand.steps(axis):
                     how = operand.moved(axis, step, f" of the {_SOURCES.get(position, '')}" if twice else "")
                     before, after = shared[operand.indices(axis)] - 1, shared[operand.indices(axis, step)]
                     what, rank = wrong_part(operand.name, (self.at,), f"{how}, {EVERY_OUTPUT}"), before - after
-                    yield Change(self.at, self.methods, Move(position, axis, step), what, (rank, position == 0))
+                    yield Change(self.at, Move(position, axis, step), what, (rank, position == 0))
 
-    def others(self) -> Iterator[Change]:
-        """Yield another buffer, or zeros before it."""
-        if self.at.is_compiled:
-            yield from self._arguments()
-            return
-        for position, operand in enumerate(self.operands[1:], 1):
-            for name in operand.alike:
-                what = f"read {name} in place of {operand.name} at {self.at.location}: then {EVERY_OUTPUT}"
-                yield Change(self.at, self.methods, Rename(position, name), what)
-        if self.is_vector and not self.is_copy and self.name not in FILLS:
-            result = self.operands[0].name
-            if result in [operand.name for operand in self.operands[1:]]:
-                what = f"write zeros to {result} before {self.at.location}: with that, {EVERY_OUTPUT}"
-                yield Change(self.at, self.methods, clear, what)
-
-    def _arguments(self) -> Iterator[Change]:
-        """Yield another operand of a compiled call in place of one, its sources swapped, and other numbers."""
+    def arguments(self) -> Iterator[Change]:
+        """Yield another operand in place of one, the sources swapped, and other numbers."""
         at, names = self.at.location, [operand.name for operand in self.operands]
         for position, name in enumerate(names[1:], 1):
             for place, other in enumerate(names):
                 if other != name:
                     what = f"read {other} in place of {name} at {at}: then {EVERY_OUTPUT}"
-                    yield Change(self.at, self.methods, Argument(position, place), what)
+                    yield Change(self.at, Argument(position, place), what)
         if len(set(names[1:])) > 1:
             what = f"swap the operands of {self.name} at {at}: then {EVERY_OUTPUT}"
-            yield Change(self.at, self.methods, swap, what)
+            yield Change(self.at, swap, what)
         for position in range(len(names), len(names) + 2):
             for how, number in _OTHER_NUMBERS.items():
                 what = f"correct argument {position + 1} of the call at {at}: {how}, {EVERY_OUTPUT}"
-                yield Change(self.at, self.methods, Argument(position, number=number), what)
-
-    def sizes(self) -> Iterator[Change]:
-        """Yield another size of a copy."""
-        if not self.is_copy or self.at.is_compiled:
-            return
-        axes = len(self.operands[0].box.shape)
-        for axis in range(axes):
-            for step in (1, -1):
-                along = f" along axis {axis} of what it copies" if axes > 1 else ""
-                how = f"with 1 {'more' if step > 0 else 'less'}{along}"
-                what = f"correct the size at {self.at.location}: {how}, {EVERY_OUTPUT}"
-                yield Change(self.at, self.methods, Size(axis, step), what)
+                yield Change(self.at, Argument(position, number=number), what)
 
 
 class _Operand:
-    """An operand of the operations of a line: its allocation, its box, and the axes of the allocation."""
+    """An operand of the calls of a line, and the axes of its allocation."""
 
-    def __init__(self, log: Log, columns: Columns, own: Integers, record: int, side: str, at: SourceLine) -> None:
+    def __init__(self, log: Log, columns: Columns, own: Integers, record: int, side: str) -> None:
         allocation = log.allocations[int(columns[f"{side}_alloc"][record])]
-        self.box: Box = log.boxes[int(columns[f"{side}_box"][record])]
-        self.name, self.is_compiled = allocation.name, at.is_compiled
+        self.name = allocation.name
         self.tasks, self.offsets = columns["task"][own], columns[f"{side}_offset"][own].astype(np.int64)
-        self.axes = list(_axes_of(allocation, self.box))
-        others = (one for one in log.allocations if _is_alike(one, allocation))
-        self.alike = dict.fromkeys(one.name for one in others)
+        self.axes = list(_axes_of(allocation, log.boxes[int(columns[f"{side}_box"][record])]))
 
     def steps(self, axis: Axis) -> Iterable[int]:
         """Return what may be added to an index: of those that are equal modulo the extent, one that does not wrap."""
         if axis.count > 1:
             steps = (-1, 1, -2, 2, -axis.count, axis.count)
             return dict.fromkeys(step for step in steps if abs(step) < axis.extent)
-        found: dict[int, int] = {}
+        by_rest: dict[int, int] = {}
         for step in (-1, 1, -2, 2):
-            same = (step, step % axis.extent, step % axis.extent - axis.extent)
-            found.setdefault(step % axis.extent, next((one for one in same if not self._wraps(axis, one)), step))
-        return [step for rest, step in found.items() if rest]
+            equal = (step, step % axis.extent, step % axis.extent - axis.extent)
+            inside = (other for other in equal if not self._wraps(axis, other))
+            by_rest.setdefault(step % axis.extent, next(inside, step))
+        return [step for rest, step in by_rest.items() if rest]
 
     def _wraps(self, axis: Axis, step: int) -> bool:
         there = self.offsets // axis.stride % axis.extent + step
@@ -243,12 +199,8 @@ class _Operand:
 
     def moved(self, axis: Axis, step: int, which: str) -> str:
         """Return how an index is changed."""
-        if self.is_compiled:
-            how = f"with the address{which} {abs(step) * axis.stride} B {'lower' if step < 0 else 'higher'}"
-            return how + (f", modulo {axis.extent * axis.stride} B" if self._wraps(axis, step) else "")
-        along = f" along axis {axis.number}" if axis.number >= 0 else ""
-        how = f"with the index{which} {abs(step)} {'less' if step < 0 else 'more'}{along}"
-        return how + (f", modulo {axis.extent}" if self._wraps(axis, step) else "")
+        how = f"with the address{which} {abs(step) * axis.stride} B {'lower' if step < 0 else 'higher'}"
+        return how + (f", modulo {axis.extent * axis.stride} B" if self._wraps(axis, step) else "")
 
 
 def _axes_of(allocation: AllocationRecord, box: Box) -> Iterator[Axis]:
@@ -260,12 +212,7 @@ def _axes_of(allocation: AllocationRecord, box: Box) -> Iterator[Axis]:
     strides = contiguous_strides(shape, itemsize)
     if allocation.nbytes != itemsize * int(np.prod(shape, dtype=np.int64)):
         return
-    for number, (stride, extent) in enumerate(zip(strides, shape, strict=True)):
-        count = next((one for one, other in zip(box.shape, box.strides, strict=True) if other == stride), 1)
-        if count < extent:
-            yield Axis(number if len(shape) > 1 else -1, stride, extent, count)
-
-
-def _is_alike(one: AllocationRecord, other: AllocationRecord) -> bool:
-    names = ("memory", "dtype", "shape")
-    return one.name != other.name and all(getattr(one, name) == getattr(other, name) for name in names)
+    counts = dict(zip(reversed(box.strides), reversed(box.shape), strict=True))
+    for stride, extent in zip(strides, shape, strict=True):
+        if (count := counts.get(stride, 1)) < extent:
+            yield Axis(stride, extent, count)
