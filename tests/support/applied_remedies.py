@@ -53,6 +53,13 @@ class Source:
                 last = later
         return last
 
+    def end_of_if(self, number: int) -> int:
+        """Return the last line of the `if` that begins at a line, with its other branches."""
+        last = self.end_of_block(number)
+        while last < len(self.lines) and self.lines[last].startswith(self.indent(number) + "el"):
+            last = self.end_of_block(last + 1)
+        return last
+
     def before(self, number: int, *calls: str) -> tuple[int, Lines]:
         return number - 1, [self.indent(number) + _statement(call) for call in calls]
 
@@ -147,6 +154,14 @@ def _moved(source: Source, number: str, before: str) -> list[Lines]:
     return [lines]
 
 
+def _moved_below(source: Source, number: str, around: str) -> list[Lines]:
+    """Move a statement out of an `if`, below it."""
+    text = source.indent(int(around)) + source.lines[int(number) - 1].strip()
+    lines = source.with_lines((source.end_of_if(int(around)), [text]))
+    lines[int(number) - 1] = source.indent(int(number)) + "pass"
+    return [lines]
+
+
 def _moved_after(source: Source, number: str, after: str) -> list[Lines]:
     following = source.end_of_statement(int(after)) + 1
     text = source.lines[int(number) - 1].strip()
@@ -191,6 +206,7 @@ _FORMS: dict[str, Callable[..., list[Lines]]] = {
     rf"let {AT} come before the (?:atomic|barrier) at {AT}": _moved,
     rf"let all cores reach the barrier at {AT} before {AT}$": _reached_by_all,
     r"begin it with `(.*)`": _begun_with,
+    rf"move `.*` at {AT} below the `if` at {AT}: then every output is right$": _moved_below,
     rf"write `(.*)` before {AT}: then every output is right$": _before,
     rf"write `(.*)` after {AT}: then every output is right$": _after,
     rf"write `(.*)` in place of `(.*)` at {AT}: then every output is right$": _written,

@@ -82,14 +82,18 @@ class Names:
             used = ast.unparse(place.content)
             terms = (term for term in self._terms() if ast.unparse(term) not in used)
             yield from self._known(node, place, (_begun_at(place.content, term) for term in terms))
-        if isinstance(node, ast.Call):
-            for place in places_in(node):
-                if place.index and isinstance(place.content, ast.Name) and place.content.id in self.buffers:
-                    names = (name for name in self.buffers if name != place.content.id)
-                    yield from (Part(place, ast.Name(name, ast.Load())) for name in names)
+        for place in self._places_of_buffers(node):
+            names = (name for name in self.buffers if name != place.content.id)
+            yield from (Part(place, ast.Name(name, ast.Load())) for name in names)
         for place in places_in(node):
             if self._is_number(place.content):
                 yield from self._known(node, place, self._terms())
+
+    def _places_of_buffers(self, node: Any) -> Iterator[Place]:
+        """Yield where a call reads a buffer, and where a buffer has an index."""
+        places = [place for place in places_in(node) if place.index] if isinstance(node, ast.Call) else []
+        places += [Place(node, "value")] if isinstance(node, ast.Subscript) else []
+        return (place for place in places if isinstance(place.content, ast.Name) and place.content.id in self.buffers)
 
     def _known(self, node: Any, place: Place, others: Iterator[ast.expr]) -> Iterator[Part]:
         """Yield what may stand at a place, of names that have a value there."""

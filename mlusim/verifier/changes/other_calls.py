@@ -105,6 +105,18 @@ def gaps_in(function: Definition) -> Iterator[Gap]:
             yield from (Gap(owner, field, len(block), statement, "after") for statement in block[-1:])
 
 
+def barriers_in_branches(function: Definition) -> Iterator[tuple[Gap, Gap]]:
+    """Yield the places of the barriers in the branches of each `if`, and the places below that `if`."""
+    gaps = {gap.beside: gap for gap in gaps_in(function) if gap.side == "before"}
+    with_elif = (node for node in ast.walk(function) if isinstance(node, ast.If) and _is_elif(node.orelse))
+    before_elif = {node.orelse[0]: node for node in with_elif}
+    for gap in gaps.values():
+        if isinstance(branch := gap.owner, ast.If) and method_of(_call_of(gap.beside)) in BARRIERS:
+            while branch in before_elif:
+                branch = before_elif[branch]
+            yield gap, replace(gaps[branch], index=gaps[branch].index + 1, side="after")
+
+
 def insertions(function: Definition, lines: Sequence[int]) -> Iterator[tuple[Gap, ast.stmt]]:
     """Yield zeros in a sum, before it or its loop; below some lines, copies of what they write."""
     gaps = [gap for gap in gaps_in(function) if gap.side == "before"]

@@ -46,6 +46,7 @@ def other_numbers(number: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(number, ast.BinOp):
         yield from (ast.BinOp(left, number.op, number.right) for left in other_numbers(number.left))
         yield from (ast.BinOp(number.left, number.op, right) for right in other_numbers(number.right))
+        yield number.left
         if isinstance(number.op, ast.FloorDiv):
             # Rounded up.
             yield ast.UnaryOp(ast.USub(), ast.BinOp(ast.UnaryOp(ast.USub(), number.left), number.op, number.right))

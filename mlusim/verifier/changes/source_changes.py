@@ -16,7 +16,15 @@ from mlusim.cores.core import Kernel
 from mlusim.source_code import syntax_tree, tree_of_function
 from mlusim.verifier.changes.functions import Definition, compiled, functions_of, replaced
 from mlusim.verifier.changes.mistaken_names import Names
-from mlusim.verifier.changes.other_calls import Gap, changes_of_calls, clamped, gaps_in, insertions, other_barriers
+from mlusim.verifier.changes.other_calls import (
+    Gap,
+    barriers_in_branches,
+    changes_of_calls,
+    clamped,
+    gaps_in,
+    insertions,
+    other_barriers,
+)
 from mlusim.verifier.changes.other_numbers import changes_of_numbers
 from mlusim.verifier.changes.source_text import Text
 from mlusim.verifier.changes.syntax_parts import Part, names_in
@@ -177,23 +185,21 @@ class FunctionSource:
         """Yield the changes of some parts of its expressions and statements; of those at a line, if one is given."""
         nodes: list[Any] = list(ast.walk(self.node))
         parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
-        number_of = {id(node): number for number, node in enumerate(nodes)}
         for node in nodes:
             line = self.line_of(node)
             if at is not None and line != at:
                 continue
             for place, part in parts(node):
                 shown = _shown(node, parents)
-                changed = deepcopy(self.node)
-                copies = list(ast.walk(changed))
-                holder = copies[number_of[id(place.holder)]]
+                changed, copies = self._copy()
+                holder, after = copies[id(place.holder)], copies[id(shown)]
                 if place.index is None:
                     setattr(holder, place.field, deepcopy(part))
                 else:
                     getattr(holder, place.field)[place.index] = deepcopy(part)
-                old, new = self.text.of_change(shown, place, part, copies[number_of[id(shown)]])
-                if ast.unparse(shown) != ast.unparse(copies[number_of[id(shown)]]):
-                    yield self._changed(changed, line, new, f"`{new}` in place of `{old}` at {line.location}")
+                old, new = self.text.of_change(shown, place, part, after)
+                if ast.unparse(shown) != ast.unparse(after):
+                    yield self._changed(changed, line, new, f"write `{new}` in place of `{old}` at {line.location}")
 
     def insertions(self, lines: Collection[SourceLine]) -> Iterator[SourceChange]:
         """Yield one more call: zeros before a loop that sums, or a copy that another line has, below some lines."""
@@ -201,7 +207,14 @@ class FunctionSource:
         return (self._with_statement(gap, statement) for gap, statement in insertions(self.node, own_lines))
 
     def barriers(self, names: Collection[str]) -> Iterator[SourceChange]:
-        """Yield one more of some barriers, at each place of a function whose first parameter is the core."""
+        """Yield barriers moved out of an `if`, and one more of some, at each place below the parameter of the core."""
+        for gap, below in barriers_in_branches(self.node) if names else ():
+            changed, copies = self._copy()
+            getattr(copies[id(gap.owner)], gap.field)[gap.index] = ast.Pass()
+            getattr(copies[id(below.owner)], below.field).insert(below.index, deepcopy(gap.beside))
+            line, around, text = self.line_of(gap.beside), self.line_of(below.beside), ast.unparse(gap.beside)
+            what = f"move `{text}` at {line.location} below the `if` at {around.location}"
+            yield self._changed(changed, line, text, what)
         core = self.function.__code__.co_varnames[0] if self.function.__code__.co_argcount else ""
         for name in names if core and isinstance(self.node, ast.AsyncFunctionDef) else ():
             call = syntax_tree(f"async def _(): await {core}.{name}()").body[0]
@@ -209,16 +222,20 @@ class FunctionSource:
             yield from (self._with_statement(gap, statement) for gap in gaps_in(self.node))
 
     def _with_statement(self, gap: Gap, statement: ast.stmt) -> SourceChange:
-        number = next(number for number, node in enumerate(ast.walk(self.node)) if node is gap.owner)
-        changed = deepcopy(self.node)
-        owner = next(islice(ast.walk(changed), number, None))
-        getattr(owner, gap.field).insert(gap.index, deepcopy(statement))
+        changed, copies = self._copy()
+        getattr(copies[id(gap.owner)], gap.field).insert(gap.index, deepcopy(statement))
         line, text = self.line_of(gap.beside), ast.unparse(statement)
-        return self._changed(changed, line, text, f"`{text}` {gap.side} {line.location}")
+        return self._changed(changed, line, text, f"write `{text}` {gap.side} {line.location}")
+
+    def _copy(self) -> tuple[Definition, dict[int, Any]]:
+        """Return a copy of the definition, and its nodes by the identity of the original ones."""
+        changed = deepcopy(self.node)
+        pairs = zip(ast.walk(self.node), ast.walk(changed), strict=True)
+        return changed, {id(original): copied for original, copied in pairs}
 
     def _changed(self, node: Definition, line: SourceLine, new: str, what: str) -> SourceChange:
         ast.fix_missing_locations(node)
-        return SourceChange(self.function, node, line, new, f"write {what}: then {EVERY_OUTPUT}")
+        return SourceChange(self.function, node, line, new, f"{what}: then {EVERY_OUTPUT}")
 
 
 def _is_source_of(function: FunctionType, node: Definition) -> bool:

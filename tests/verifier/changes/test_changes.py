@@ -14,7 +14,7 @@ import pytest
 
 from applied_remedies import ways_to_apply
 from findings import X
-from kernel_lines import line_of
+from kernel_lines import at
 from kernel_pairs import CASES as PAIRS
 from kernel_pairs import report_of
 from mlusim import Output, verify
@@ -266,11 +266,34 @@ async def early_return(core, x, out):
     await core.memcpy(out[core.core_id], tile)
 
 
+async def barrier_in_a_branch(core, x, out):
+    box = core.sram.alloc((4, x.shape[1]), x.dtype, "box")
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype, "tile")
+    await core.memcpy(tile, x[core.core_id])
+    if core.core_id < 3:
+        await core.memcpy(box[core.core_id], tile)
+        await core.sync_all_ipu()
+    if core.core_id:
+        await core.memcpy(tile, box[core.core_id - 1])
+    await core.memcpy(out[core.core_id], tile)
+
+
+def test_a_barrier_that_some_tasks_skip_moves_out_of_the_branch():
+    (hang,) = verify(barrier_in_a_branch, X, Output((4, 8)), reference=X[[0, 0, 1, 2]], dim=4).errors
+    line, branch = (at(barrier_in_a_branch, text) for text in ("sync_all_ipu", "core_id < 3"))
+    assert (
+        hang.remedies[0]
+        == f"move `await core.sync_all_ipu()` at {line} below the `if` at {branch}: then {EVERY_OUTPUT}"
+    )
+
+
 def test_a_barrier_that_a_hang_lacks_is_named_with_its_place():
     expected = np.repeat(X[:1], 4, 0)
     (hang,) = verify(early_return, X, Output.like(expected), reference=expected, dim=4).errors
-    at = line_of(early_return, "  return")
-    assert f"write `await core.sync_cluster()` before test_changes.py:{at}: then {EVERY_OUTPUT}" in hang.remedies
+    line = at(early_return, "  return")
+    assert f"write `await core.sync_cluster()` before {line}: then {EVERY_OUTPUT}" in hang.remedies
 
 
 def test_another_barrier_in_place_of_one_comes_first():
