@@ -130,6 +130,13 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     return path
 
 
+def check_picture(option: str, text: str) -> Path:
+    """Return the path of a picture to write, .png or .svg; checked before anything runs. Raises `InputError`."""
+    if Path(text).suffix.lower() not in {".png", ".svg"}:
+        raise InputError(f"{option} {text}: name a .png or .svg file")
+    return check_file(option, text)
+
+
 def check_csv(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     """Return the path of a CSV file to write; it and its JSON file are checked before anything runs.
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _no_data_option = click.option("--no-data", is_flag=True, help="Timing only: results are not compared.")
 _OUTPUT_OPTIONS = (_no_data_option, steady_option, full_option, print_options)
+_PRINTING = ("full", "as_json", "quiet")
 
 
 def _make_operator(command: Command) -> click.Command:
@@ -97,7 +98,7 @@ def _compare(
         case_heading="device, strategy" if len(boards) > 1 else "strategy",
         refused={label: str(error) for label, error in refused.items()},
         data=not no_data,
-        **{name: options[name] for name in ("full", "as_json", "quiet")},
+        **{name: options[name] for name in _PRINTING},
     )
 
 
@@ -172,24 +173,22 @@ def _compare_kernels(
     device: str,
     no_data: bool,
     steady: bool,
-    full: bool,
-    as_json: bool,
-    quiet: bool,
-    **call_options: Any,
+    **options: Any,
 ) -> None:
     from mlusim.bangc.kernel_files import KernelName, is_kernel_file
     from mlusim.explore.axis_values import boards_of
 
     boards = boards_of(device)
     runs = {}
-    options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
-    kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
+    printing = {name: options.pop(name) for name in _PRINTING}
+    compiling = kernel_name.options if isinstance(kernel_name, KernelName) else {}
+    kernels = (kernel_name, *(KernelName(other, compiling) if is_kernel_file(other) else other for other in others))
     repeated = [name for name in dict.fromkeys(kernels) if kernels.count(name) > 1]
     if repeated:
         raise InputError(
             f"{repeated[0]} is named twice: name each kernel once; --set and --device give it several variants"
         )
-    variants = {name: _calls(name, **call_options) for name in kernels}
+    variants = {name: _calls(name, **options) for name in kernels}
     calls = [call for variant in variants.values() for _, call in variant]
     functions = [variant[0][1].kernel.name for variant in variants.values()]
     for name, variant in variants.items():
@@ -210,9 +209,7 @@ def _compare_kernels(
         case_heading=", ".join(varied) or "kernel",
         refused={},
         data=not no_data,
-        full=full,
-        as_json=as_json,
-        quiet=quiet,
+        **printing,
     )
 
 

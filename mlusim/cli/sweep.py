@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import console
-from mlusim.cli.command_files import check_csv, check_file
+from mlusim.cli.command_files import check_csv, check_file, check_picture
 from mlusim.cli.help_format import SectionedCommand
 from mlusim.cli.kernel_arguments import (
     arg_option,
@@ -296,9 +296,7 @@ def _plotter(
         return None
     metrics = [name.strip() for name in (plot or _PLOT).split(",") if name.strip()]
     path = Path(picture) if picture else Path(output).with_suffix(".png") if output else Path("sweep.png")
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"--picture {path}: name a .png or .svg file")
-    check_file("--picture", str(path))
+    check_picture("--picture", str(path))
     rows = [dict(point.columns if isinstance(point, Point) else point.row) for point in axes.points()]
     column = check_plot(rows, axes.columns(), metrics, against, [*FIGURES])
 

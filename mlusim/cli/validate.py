@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import console
-from mlusim.cli.command_files import check_file
+from mlusim.cli.command_files import check_picture
 from mlusim.cli.option_types import NEW_FILE, complete_from
 from mlusim.cli.options import full_option, output_options
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
-from mlusim.errors import InputError
 from mlusim.units import percent, signed_percent
 
 if TYPE_CHECKING:
@@ -48,16 +47,12 @@ def _names() -> list[str]:
 @output_options
 def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: bool, quiet: bool) -> None:
     """Re-create published measurements on the simulated boards, and compare the times."""
-    from pathlib import Path
-
     from mlusim.progress import Bar
     from mlusim.validation import report
 
     rows = report.chosen(names)
     if plot is not None:
-        if Path(plot).suffix.lower() not in {".svg", ".png"}:
-            raise InputError(f"--plot {plot}: name a .svg or .png file")
-        check_file("--plot", plot)
+        check_picture("--plot", plot)
     outcomes = []
     with Bar("validating", len(rows), shown=not (quiet or as_json)) as bar:
         for outcome in report.validate(names, causes=as_json):

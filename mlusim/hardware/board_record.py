@@ -278,7 +278,7 @@ class Board:
 
     def replace(self, **changes: object) -> Board:
         """Return a copy with some fields changed; their source becomes `ASSUMED: set by the user`."""
-        names = {item.name for item in fields(self)}
+        names = [item.name for item in fields(self)]
         for key in changes:
             if key not in names:
                 suggestion = nearest(key, names)

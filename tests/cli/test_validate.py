@@ -33,7 +33,7 @@ def test_json():
     ("arguments", "message"),
     [
         (["nonsense"], "no measurement begins with 'nonsense'; choose one of copy-8.4MB, "),
-        (["fill-one", "--plot", "a.pdf"], "--plot a.pdf: name a .svg or .png file"),
+        (["fill-one", "--plot", "a.pdf"], "--plot a.pdf: name a .png or .svg file"),
     ],
 )
 def test_mistakes(arguments, message):
