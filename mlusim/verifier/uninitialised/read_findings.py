@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.cores.atomics import ATOMIC_NAMES
+from mlusim.errors import for_caller
 from mlusim.log import NONE, Log
 from mlusim.log_tables import AllocationRecord
 from mlusim.units import group_digits
@@ -348,11 +349,13 @@ def _clear(allocation: AllocationRecord, site: Site) -> Remedy:
     name = allocation.name
     if site.is_compiled:
         return Remedy(f"clear {name} on the host before the launch: cnrtMemset")
+    option = f"`--arg {name}=inout:FILE.npy`"
     if site.operation.endswith(("max", "min", "and")):
-        return Remedy(f"pass the first values of {name} to the launch: `InOut(array)` in place of an Output")
+        values = for_caller(option, "`InOut(array)` in place of an Output")
+        return Remedy(f"pass the first values of {name} to the launch: {values}")
     shape = allocation.shape[0] if len(allocation.shape) == 1 else allocation.shape
-    zeros = f'InOut(np.zeros({shape}, "{allocation.dtype}"))'
-    text = f"clear {name} before the launch: pass `{zeros}` in place of an Output, or copy zeros to the device"
+    zeros = f'`InOut(np.zeros({shape}, "{allocation.dtype}"))` in place of an Output, or copy zeros to the device'
+    text = f"clear {name} before the launch: pass {for_caller(f'{option}, a file of zeros', zeros)}"
     in_kernel = f"; or let one task clear it, {site.call(f'gdramset({name}, 0)')}, before a barrier of all"
     return Remedy(text + (in_kernel if name.isidentifier() else ""))
 
