@@ -76,7 +76,8 @@ def generated_headers(compiler: toolchain.Compiler, std: str) -> Path:
     file calls them; such functions belong in `support.cpp`.
     """
     options = (f"-std={std}", *compiler.options, *compiler.instrumentation)
-    folder = cache_folder() / f"include-{content_key('headers', *compiler.command, compiler.version, *options)}"
+    # Messages of the compiler name the files of the installation from which the headers were precompiled.
+    folder = cache_folder() / f"include-{content_key(str(INCLUDE), *compiler.command, compiler.version, *options)}"
     target = folder / START
     if not target.exists():
         folder.mkdir(exist_ok=True)
