@@ -246,6 +246,8 @@ class Store:
         text = str(error)
         if "not a database" in text:
             return InputError(f"{self.path} is not an SQLite file of a sweep: name another file")
+        if self.path is not None and self.path.is_dir():
+            return InputError(f"{self.path} is a directory: name a file in it")
         if "unable to open" in text or "readonly" in text:
             return InputError(f"{self.path}: cannot be written ({text}): name a file in a writable directory")
         if "locked" in text:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from mlusim.arrays import Array
-from mlusim.errors import AccessError, AllocationError
+from mlusim.errors import AccessError, AllocationError, for_caller
 from mlusim.memory.deferred import MIN_BYTES, DeferredWrite, DeferredWrites
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.reused import MIN_REUSED_BYTES, Bytes, aligned_bytes, on_chip_bytes, recycle, reused_bytes
@@ -282,10 +282,11 @@ def check_usable(allocation: Allocation, *, write: bool) -> None:
 
 def input_rule(name: str) -> str:
     """Return the rule and the remedy for a kernel that writes to an input."""
-    return (
-        "inputs are never written; pass Output(shape, dtype), or InOut(array) for values before the run (on the "
-        f"command line --arg {name}=DTYPE:SHAPE or {name}=inout:FILE.npy), or write to a buffer of your own"
+    argument = for_caller(
+        f"give --arg {name}=DTYPE:SHAPE, or --arg {name}=inout:FILE.npy for values before the run",
+        "pass Output(shape, dtype), or InOut(array) for values before the run",
     )
+    return f"inputs are never written; {argument}, or write to a buffer of your own"
 
 
 def fits_message(shape: tuple[int, ...], itemsize: int, free_bytes: int) -> str:

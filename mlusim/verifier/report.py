@@ -192,11 +192,14 @@ def _traffic(lines: Sequence[LineTraffic]) -> Iterator[str]:
 
 
 def _balance(balance: Balance) -> Iterator[str]:
+    share = (
+        f"busiest writes {short_bytes(balance.busiest_bytes)}, mean {short_bytes(round(balance.mean_bytes))}: "
+        f"{100 * balance.evenness:.1f} % even"
+    )
     yield (
         f"  balance  {plural(balance.tasks, 'task')}, {balance.idle_tasks} idle; "
-        f"{balance.cores} cores, {balance.idle_cores} "
-        f"without a task; busiest writes {short_bytes(balance.busiest_bytes)}, mean "
-        f"{short_bytes(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"
+        f"{balance.cores} cores, {balance.idle_cores} without a task; "
+        f"{share if balance.busiest_bytes else 'nothing is written'}"
     )
     if balance.tiles:
         yield (

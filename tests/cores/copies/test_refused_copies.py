@@ -56,8 +56,8 @@ def test_writing_an_input(run: Any) -> None:
     device = Device()
     x = device.upload(np.arange(4.0), "x")
     message = (
-        r": x is an input, and inputs are never written; pass Output\(.*\), or InOut\(.*--arg x=DTYPE:SHAPE or "
-        r"x=inout:FILE\.npy\), or write to a buffer of your own$"
+        r": x is an input, and inputs are never written; pass Output\(shape, dtype\), or InOut\(array\) for values "
+        r"before the run, or write to a buffer of your own$"
     )
     with pytest.raises(AccessError, match=message):
         run(one_copy, x[:2], x[2:], device=device)
