@@ -187,10 +187,10 @@ def _run_program(program: Program, outputs: Outputs, **options: Any) -> int:
         report = None
         with suppress(InputError):  # a launch is still queued
             report = simulated.verify() if options["check"] and simulated.log.launches else None
-        consequences = [folded for finding in report.errors for folded in finding.folded] if report else []
-        if report is not None and any(
-            consequence.fields.get("error") == type(error).__name__ for consequence in consequences
-        ):
+        errors = report.errors if report else []
+        consequences = [folded for finding in errors for folded in finding.folded]
+        is_consequence = any(folded.fields.get("error") == type(error).__name__ for folded in consequences)
+        if report is not None and (is_consequence or any(finding.kind == "unset" for finding in errors)):
             report.check()
         raise
     if options["check"] or outputs.report or outputs.saved or outputs.as_json:

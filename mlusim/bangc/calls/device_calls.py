@@ -48,11 +48,17 @@ def _strided(task: CompiledTask, code: int, address: int, count: int, loops: tup
 def _check_reach(first: View, shape: tuple[int, ...], strides: tuple[int, ...], role: str) -> None:
     """Raise `AccessError` if elements with these strides in bytes, from that of a view on, leave its array."""
     steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    name, size = first.allocation.name, first.allocation.nbytes
+    role += f" from byte {group_digits(first.offset)} of {name} on"
     lowest = first.offset + sum(min(step, 0) for step in steps)
     if lowest < 0:
-        raise AccessError(f"{role} from {first!r} on begin {group_digits(-lowest)} B before the array")
-    if first.offset + sum(max(step, 0) for step in steps) + first.itemsize > first.allocation.nbytes:
-        raise AccessError(f"{role} from {first!r} on extend beyond the array")
+        raise AccessError(f"{role} begin {group_digits(-lowest)} B before it: check the address and the strides")
+    end = first.offset + sum(max(step, 0) for step in steps) + first.itemsize
+    if end > size:
+        raise AccessError(
+            f"{role} end at byte {group_digits(end)}, and it has {group_digits(size)} B: check the address, the "
+            "strides, and the number of segments, of which the call takes one less"
+        )
 
 
 def _operand(task: CompiledTask, code: int, value: Any, shape: tuple[int, ...]) -> Any:

@@ -204,7 +204,8 @@ def _with_launch_texts(lines: list[str]) -> list[str]:
     def of_argument(match: re.Match[str]) -> str:
         return f"argument {int(match[1]) + 1}"
 
-    return [_ARGUMENT.sub(of_argument, _RETURNING.sub(_RETURNS, _LAUNCH.sub(of_launch, line))) for line in lines]
+    own_types = (line if _EXCERPT.match(line) else line.replace("_Float16", "half") for line in lines)
+    return [_ARGUMENT.sub(of_argument, _RETURNING.sub(_RETURNS, _LAUNCH.sub(of_launch, line))) for line in own_types]
 
 
 def _with_configurations(lines: list[str]) -> list[str]:

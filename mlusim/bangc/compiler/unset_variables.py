@@ -33,17 +33,18 @@ def unset_uses(messages: str) -> set[Use]:
 
 
 def report_unset_variables(source: Source, uses: set[Use]) -> None:
-    """Insert a call at each use, unless the line has several statements with the variable."""
+    """Insert a call at each use; of several statements with the variable in one line, the first is meant."""
     mentions: dict[Use, list[int]] = {}
     for position, token in enumerate(source.tokens):
         use = (token.file, token.line, token.text)
         if use in uses and _is_value(source, position):
             mentions.setdefault(use, []).append(position)
     for (_, _, name), positions in mentions.items():
-        if len({source.start_of_statement(position) for position in positions}) == 1:
-            # A pointer's own use is an error, and says more.
-            is_pointer, hint = f"::std::is_pointer<decltype({name})>::value", f'::__mlusim_hint("unset", "{name}")'
-            source.replace(positions[-1], positions[-1], f"({is_pointer} ? void() : void({hint}), {name})")
+        start = source.start_of_statement(positions[0])
+        last = [position for position in positions if source.start_of_statement(position) == start][-1]
+        # A pointer's own use is an error, and says more.
+        is_pointer, hint = f"::std::is_pointer<decltype({name})>::value", f'::__mlusim_hint("unset", "{name}")'
+        source.replace(last, last, f"({is_pointer} ? void() : void({hint}), {name})")
 
 
 def _is_value(source: Source, position: int) -> bool:

@@ -214,7 +214,8 @@ class ProgramMemory:
         if offset + size > view.nbytes:
             raise InputError(
                 f"{call} of {group_digits(size)} B at byte {group_digits(offset)} of {view.allocation.name}, which has "
-                f"{group_digits(view.nbytes)} B: copy less, or allocate more; sizes are in bytes"
+                f"{group_digits(view.nbytes)} B: {'set' if 'Memset' in call else 'copy'} less, or allocate more; "
+                "sizes are in bytes"
             )
         return view
 
@@ -328,9 +329,9 @@ class ProgramMemory:
 
     def _set(self, dst: int, element: bytes, count: int) -> int:
         self.device.synchronize()
-        target = self._side(dst, count * len(element), "cnrtMemset")
+        target = self._side(dst, count * len(element), self.call[0])
         if target is None:
-            raise InputError(f"cnrtMemset of {dst:#x}, which is not device memory")
+            raise InputError(f"{self.call[0]} of {dst:#x}, which is not device memory")
         content = element * max(count, 0)
         ctypes.memmove(dst, content, len(content))
         self._written(target, dst, len(content))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mlusim
+from command_line import call
 from mlusim import Device, InOut, bangc
 from mlusim.bangc.host.program import Program
 from mlusim.errors import InputError
@@ -33,6 +34,7 @@ def found_in(body: str, tmp_path: Path, compiler: str, head: str = HEAD) -> list
         ("  int v;\n  if (n == 3) y[0] = v;\n", "v", 7),
         ("  half v;\n  __bang_add_scalar(h, h, v, 64);\n", "v", 7),
         ("  float v;\n  for (int i = 0; i < n; i++) v += y[i];\n  y[0] = v;\n", "v", 7),
+        ("  float v;\n  for (int i = 0; i < n; i++) { v = v + y[i]; y[i] = v; }\n", "v", 7),
         ("  unsigned char v, w = 1;\n  while (w < n) { w = w + v; v = 1; }\n", "v", 7),
     ],
 )
@@ -99,3 +101,16 @@ def test_with_gnu_an_element_that_is_not_set_is_an_error_where_an_instruction_ta
     assert finding.kind == "unset"
     assert finding.title == "__bang_write_value takes a float that has no value: a local variable was never set"
     assert [site.line for site in finding.sites] == [7]
+
+
+@pytest.mark.slow
+def test_an_error_that_follows_from_it_does_not_hide_it(tmp_path: Path) -> None:
+    file = tmp_path / "hidden.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n__mlu_entry__ void k(float *y) {\n  int at;\n  y[at] = 1;\n}\n"
+        "int main() {\n  float *y;\n  cnrtMalloc((void **)&y, 64);\n"
+        "  k<<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n  return cnrtSyncDevice();\n}\n"
+    )
+    result = call("bangc", "run", str(file), "--check")
+    assert result.exit_code == 1
+    assert "error: unset: at is used, and was never set\n  in     hidden.mlu:5" in result.stderr
