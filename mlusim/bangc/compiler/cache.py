@@ -37,8 +37,7 @@ def own_files() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def _own_sources() -> str:
-    # Precompiled headers and binaries name the headers by their paths, by which messages leave them out.
-    digest = hashlib.sha256(str(INCLUDE).encode())
+    digest = hashlib.sha256()
     for path in [RUNTIME, *sorted(RUNTIME.parent.glob("*.h")), *own_files()]:
         digest.update(path.read_bytes())
     digest.update(table_digest().encode())
