@@ -57,8 +57,8 @@ def _named_by(function: FunctionType) -> Iterator[Any]:
 
 
 def _names_of(code: CodeType) -> dict[str, None]:
-    inner = (one for one in code.co_consts if isinstance(one, CodeType))
-    return dict.fromkeys(code.co_names) | {name: None for one in inner for name in _names_of(one)}
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return dict.fromkeys(code.co_names) | {name: None for inner_code in inner for name in _names_of(inner_code)}
 
 
 def _behind(value: Any) -> list[Any]:
@@ -84,7 +84,8 @@ def compiled(function: FunctionType, node: Definition) -> CodeType:
     outer.body = [node]  # type: ignore[attr-defined]  # of a definition
     code: Any = compile(ast.Module([outer], []), function.__code__.co_filename, "exec", dont_inherit=True)
     for part in (_ENCLOSING, function.__code__.co_name):
-        code = next(one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == part)
+        inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+        code = next(inner_code for inner_code in inner if inner_code.co_name == part)
     return code  # type: ignore[no-any-return]  # Any for the loop
 
 
@@ -99,7 +100,7 @@ def replaced(function: FunctionType, node: Definition) -> Iterator[None]:
             return here if get_ident() == own else elsewhere
 
         code = compiled(function, _forwarding(function, node.args))
-        constants = tuple(choose if one == _CHOOSE else one for one in code.co_consts)
+        constants = tuple(choose if constant == _CHOOSE else constant for constant in code.co_consts)
         function.__code__ = code.replace(co_consts=constants, co_filename=__file__)
         try:
             yield
@@ -120,9 +121,9 @@ def _forwarding(function: FunctionType, given: ast.arguments) -> Definition:
 
     Its code has to have the variables of closures of the function itself.
     """
-    passed = [one.arg for one in (*given.posonlyargs, *given.args)]
+    passed = [parameter.arg for parameter in (*given.posonlyargs, *given.args)]
     passed += [f"*{given.vararg.arg}"] if given.vararg else []
-    passed += [f"{one.arg}={one.arg}" for one in given.kwonlyargs]
+    passed += [f"{parameter.arg}={parameter.arg}" for parameter in given.kwonlyargs]
     passed += [f"**{given.kwarg.arg}"] if given.kwarg else []
     begin, wait = ("async def", "await ") if inspect.iscoroutinefunction(function) else ("def", "")
     text = (

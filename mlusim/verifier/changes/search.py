@@ -23,7 +23,7 @@ from mlusim.log_tables import AllocationRecord, Box
 from mlusim.memory.layout import contiguous_strides
 from mlusim.verifier.call_sites import calls_around
 from mlusim.verifier.changes.operand_changes import Argument, Axis, Change, Move, swap
-from mlusim.verifier.changes.source_changes import EVERY_OUTPUT, SourceChange, other_barriers_of, source_changes_of
+from mlusim.verifier.changes.source_changes import EVERY_OUTPUT, SourceChange, barrier_changes_of, source_changes_of
 from mlusim.verifier.columns import Columns
 from mlusim.verifier.findings import wrong_part
 from mlusim.verifier.source_file import SourceLine
@@ -82,11 +82,11 @@ def fixing_remedies(
 def fixing_barriers(kernel: Kernel, log: Log, fixes: Callable[[SourceChange], bool], *, is_hang: bool) -> list[str]:
     """Return the remedies of the barriers that fix a kernel in place of others, those of a cluster first.
 
-    If it hangs, one more barrier may fix it, too.
+    If it hangs, one that is moved out of an `if`, and one more, may fix it, too.
     """
     waited_for = [name for name in log.ops if name in BARRIERS] if is_hang else ()
-    changes = islice(other_barriers_of(kernel, waited_for), min(_MOST_RUNS, MOST_COST // _cost(log)))
-    return [change.remedy for change in changes if fixes(change)][:_MOST_REMEDIES]
+    changes = islice(barrier_changes_of(kernel, waited_for), min(_MOST_RUNS, MOST_COST // _cost(log)))
+    return list(islice((change.remedy for change in changes if fixes(change)), _MOST_REMEDIES))
 
 
 def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:

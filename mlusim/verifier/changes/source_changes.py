@@ -61,46 +61,43 @@ class SourceChange:
 
 
 def source_changes_of(
-    kernel: Kernel, lines: Collection[SourceLine], near: Collection[SourceLine] | None = None
+    kernel: Kernel, lines: Collection[SourceLine], near: Collection[SourceLine]
 ) -> Iterator[SourceChange]:
     """Yield changes of a kernel in Python, those of each kind in turn: of names, calls and numbers.
 
     Args:
         kernel: the kernel.
         lines: where an error is, the likeliest first.
-        near: where operations made wrong elements, the nearest first; None to change `lines` only.
+        near: where operations made wrong elements, the nearest first.
     """
-    sources = _sources_of(kernel)
-    close = dict.fromkeys((*lines, *(near or ())))
-    rest: list[SourceLine] = []
-    if near is not None:
-        close |= dict.fromkeys(line for source in sources for line in source.definitions(close))
-        rest = [line for source in sources for line in source.lines if line not in close]
+    sources = [source for function in functions_of(kernel) if (source := FunctionSource.of(function))]
+    close = dict.fromkeys((*lines, *near))
+    close |= dict.fromkeys(line for source in sources for line in source.definitions(close))
+    rest = [line for source in sources for line in source.lines if line not in close]
 
     def by_line(parts: _PartsOf, at: Iterable[SourceLine]) -> list[Iterator[SourceChange]]:
         return [chain(*[source.changes(parts(source), line) for source in sources]) for line in at]
 
+    def of_kind(parts: _PartsOf) -> Iterator[SourceChange]:
+        first, *others = [*by_line(parts, close), iter(())]
+        return _alternate([first, chain(*by_line(parts, rest)), *others])
+
     names = by_line(_likely_names, close)
-    likely = chain(
-        *names[: len(lines)], *(_in_turn(group) for group in (names[len(lines) :], by_line(_likely_names, rest)))
-    )
-    kinds = [
-        _alternate([*by_line(parts, close)[:1], chain(*by_line(parts, rest)), *by_line(parts, close)[1:]])
-        for parts in (_calls, _numbers, _other_names, _clamped)
-    ]
+    likely = chain(*names[: len(lines)], _in_turn(names[len(lines) :]), _in_turn(by_line(_likely_names, rest)))
+    kinds = map(of_kind, (_calls, _numbers, _other_names, _clamped))
+    insertions_in = (source.insertions([*close, *rest]) for source in sources)
     # Likely names twice, so that they get a larger share of the runs.
-    return _distinct(_alternate((likely, likely, *kinds, *(source.insertions([*close, *rest]) for source in sources))))
+    return _distinct(_alternate((likely, likely, *kinds, *insertions_in)))
 
 
-def other_barriers_of(kernel: Kernel, waited_for: Collection[str] = ()) -> Iterator[SourceChange]:
-    """Yield the changes of a kernel that have another barrier in place of one; or one more, of those waited for."""
-    sources = _sources_of(kernel)
+def barrier_changes_of(kernel: Kernel, waited_for: Collection[str] = ()) -> Iterator[SourceChange]:
+    """Yield the changes of a kernel that have another barrier in place of one.
+
+    And, of those waited for, one moved out of an `if`, and one more.
+    """
+    sources = [source for function in functions_of(kernel) if (source := FunctionSource.of(function))]
     yield from (change for source in sources for change in source.changes(other_barriers))
     yield from (change for source in sources for change in source.barriers(waited_for))
-
-
-def _sources_of(kernel: Kernel) -> list[FunctionSource]:
-    return [source for function in functions_of(kernel) if (source := FunctionSource.of(function))]
 
 
 def _likely_names(source: FunctionSource) -> _Parts:
