@@ -39,6 +39,7 @@ from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of, locations_of, source_file
 
 _ONE_TASK = "let one task alone write them"
+_ONE_CORE = "let one core of each cluster write them"
 _OWN_BYTES = "give each task bytes of its own"
 # The number of a cluster within its job, and what numbers the tasks of the whole grid instead.
 _CLUSTER_ID = re.compile(r"\b(?:cluster_id|clusterId)\b")
@@ -307,7 +308,10 @@ class TaskRemedies:
 
 
 def _by_one_task(pair: Pair) -> list[str]:
-    """Return the remedy for one line with which several tasks write the same bytes, and no others, of a tensor."""
+    """Return the remedy for one line with which several tasks write the same bytes, and no others, of a tensor.
+
+    Or those of each cluster the same.
+    """
     run, (site, other) = pair.run, pair.sites
     accesses, codes = run.accesses, run.order.line[[*pair.positions]]
     if codes[0] != codes[1] or "memory core" in (site.task, other.task):
@@ -316,9 +320,13 @@ def _by_one_task(pair: Pair) -> list[str]:
     jobs = run.order.job
     in_job = np.array([job == jobs[pair.tasks[0]] for job in jobs], bool)
     alike &= in_job[run.order.task_of[accesses.record]]
-    low, high = (np.unique(edge[alike]) for edge in (accesses.low, accesses.high))
-    if len(low) > 1 or len(high) > 1:
-        return []
+    clusters = np.array([task.cluster for task in run.log.tasks])[run.order.task_of[accesses.record[alike]]]
+    parts = np.unique(np.stack([accesses.low[alike], accesses.high[alike], clusters]), axis=1)
+    if len(np.unique(parts[:2], axis=1)[0]) > 1:
+        in_one_cluster = len({run.log.tasks[task].cluster for task in pair.tasks}) == 1
+        is_one_of_each = in_one_cluster and len(np.unique(parts[2])) == parts.shape[1]
+        guard = "if (coreId == 0)" if site.is_compiled else f"if {core_at(site.at)}.core_id == 0:"
+        return [Remedy(f"{_ONE_CORE}, at {site.location}: `{guard}`", Way.ONE_TASK)] if is_one_of_each else []
     add = "`__bang_atomic_reduce_add`" if site.is_compiled else f"`{core_at(site.at)}.atomic_reduce_add`"
     one = _by_task_0(site, other) if len({*jobs}) == 1 else f"{_ONE_TASK}, at {site.location}: that of core 0"
     return [Remedy(f"{one}; parts of a sum are added with {add}", Way.ONE_TASK)]

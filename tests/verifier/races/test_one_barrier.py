@@ -210,3 +210,23 @@ def test_a_barrier_in_a_branch_that_memory_cores_skip_is_one_without_them():
     assert finding.remedy.startswith("`await core.sync_all_ipu()` in all cores of the union, ")
     assert verify(among_cores, X, Output((4, 8)), "sync_all_ipu", dim=4).ok
     assert the_only_error(among_cores, X, Output((4, 8)), "sync_cluster", dim=4).kind == "hang"
+
+
+@pytest.mark.parametrize(
+    ("in_cluster", "remedy"),
+    [
+        (True, "let one core of each cluster write them, at {}: `if core.core_id == 0:`"),
+        (False, "give each task bytes of its own"),
+    ],
+)
+def test_cores_that_all_write_the_part_of_their_cluster(in_cluster, remedy):
+    async def kernel(core, x, out):
+        if core.is_memory_core or (core.core_id and not in_cluster):
+            return
+        part = core.nram.alloc((2, 8), x.dtype, "part")
+        first = core.cluster_id * (2 if in_cluster else 1)
+        await core.memcpy(part, x[first : first + 2])
+        await core.memcpy(out[first : first + 2], part)
+
+    finding = the_only_error(kernel, X, Output((4 if in_cluster else 3, 8)), dim=8, kind="UNION2")
+    assert finding.remedy.startswith(remedy.format(at(kernel, "memcpy(out")))
