@@ -290,3 +290,18 @@ def test_a_value_that_the_compiler_keeps_in_a_register_is_not_unread(
     report = mlusim.verify(kernel, Output(1), dim=1, kind="BLOCK", reference=np.array([10], np.float32))
     assert report.ok
     assert [finding.kind for finding in report.findings] == kinds
+
+
+def test_a_race_with_a_memory_core_that_no_line_tells_from_others_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "unmeant.mlu"
+    file.write_text(
+        "#include <bang.h>\n__mlu_entry__ void k(int *seen) {\n  __nram__ float t[4096];\n"
+        "  __bang_write_value(t, 4096, 2.f);\n  __sync_compute();\n"
+        "  int before = 1;\n  if (taskId < taskDim - 1)\n    before = seen[0];\n  else\n    seen[0] = (int)t[0];\n"
+        "  seen[taskId + 1] = before;\n}\n"
+    )
+    seen = mlusim.InOut(np.zeros(8, np.int32))
+    report = mlusim.verify(bangc.compile(file)["k"], seen, dim=4, kind="UNION1", rewrites=True)
+    races = [race for finding in report.errors for race in finding.unfolded if "memory core" in race.title]
+    remedy = "begin the kernel with `if (__is_mpu()) return;`: a union launch runs it on the memory cores too"
+    assert any(race.remedy.startswith(remedy) for race in races)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from mlusim.verifier.source_file import SourceLine, location_of, locations_of, s
 _ONE_TASK = "let one task alone write them"
 _ONE_CORE = "let one core of each cluster write them"
 _OWN_BYTES = "give each task bytes of its own"
+_TELLS_MEMORY_CORES = re.compile(r"\b(?:is_memory_core|__is_mpu|__is_ipu|core_?[iI]d)\b")
 # The number of a cluster within its job, and what numbers the tasks of the whole grid instead.
 _CLUSTER_ID = re.compile(r"\b(?:cluster_id|clusterId)\b")
 _TASK_IDS = {"cluster_id": "task_id and task_dim", "clusterId": "taskId and taskDim"}
@@ -158,7 +160,7 @@ class TaskRemedies:
         A lock comes first if one of the two accesses holds one, atomics if a task loads the bytes again and again.
         """
         ops, order, positions = set(self.run.log.ops), self.run.order, [*pair.positions]
-        special: list[str] = []
+        special = [] if all(pair.writes) else _without_unmeant_memory_core(pair)
         general: list[str] = []
         if "lock" in ops:
             holds = order.locks_held[positions].any()
@@ -305,6 +307,16 @@ class TaskRemedies:
             return f"guard this line by `{guard}`; the memory core has to reach the barriers"
         leaves = "if (__is_mpu()) return;" if compiled else "if core.is_memory_core: return"
         return f"begin it with `{leaves}`"
+
+
+def _without_unmeant_memory_core(pair: Pair) -> list[str]:
+    """Return the remedy for a race with a memory core, if no line of the files tells these from others."""
+    first, second = pair.sites
+    texts = ["".join(linecache.getlines(file)) for file in {first.file, second.file}]
+    if [first.task, second.task].count("memory core") != 1 or any(map(_TELLS_MEMORY_CORES.search, texts)):
+        return []
+    leaves = "if (__is_mpu()) return;" if first.is_compiled else "if core.is_memory_core: return"
+    return [f"begin the kernel with `{leaves}`: a union launch runs it on the memory cores too"]
 
 
 def _by_one_task(pair: Pair) -> list[str]:
