@@ -93,6 +93,11 @@ class Gap:
     beside: ast.stmt
     side: Literal["before", "after"]
 
+    def with_statement(self, statement: ast.stmt) -> Part:
+        """Return the block with one more statement here."""
+        block = getattr(self.owner, self.field)
+        return Part(Place(self.owner, self.field), [*block[: self.index], deepcopy(statement), *block[self.index :]])
+
 
 def gaps_in(function: Definition) -> Iterator[Gap]:
     """Yield the places in a function before each statement, and after the last one of each block."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from mlusim.verifier.changes.other_calls import (
 )
 from mlusim.verifier.changes.other_numbers import changes_of_numbers
 from mlusim.verifier.changes.source_text import Text
-from mlusim.verifier.changes.syntax_parts import Part, names_in
+from mlusim.verifier.changes.syntax_parts import Part, Place, changed, names_in
 from mlusim.verifier.source_file import SourceLine
 
 EVERY_OUTPUT = "every output is right"
@@ -41,7 +41,8 @@ class SourceChange:
 
     Attributes:
         function: the function: that of the kernel, or one that it calls.
-        node: its definition, changed.
+        node: its definition.
+        parts: what changes in it.
         at: the line.
         new: what to write there.
         remedy: what to write in place of what.
@@ -49,6 +50,7 @@ class SourceChange:
 
     function: FunctionType
     node: Definition
+    parts: tuple[Part, ...]
     at: SourceLine
     new: str
     remedy: str
@@ -56,8 +58,10 @@ class SourceChange:
     @contextmanager
     def applied(self, kernel: Kernel) -> Iterator[Kernel]:
         """Change the kernel for a while."""
-        with replaced(self.function, self.node):
-            yield kernel
+        with changed(self.parts):
+            ast.fix_missing_locations(self.node)
+            with replaced(self.function, self.node):
+                yield kernel
 
 
 def source_changes_of(
@@ -186,17 +190,13 @@ class FunctionSource:
             line = self.line_of(node)
             if at is not None and line != at:
                 continue
-            for place, part in parts(node):
-                shown = _shown(node, parents)
-                changed, copies = self._copy()
-                holder, after = copies[id(place.holder)], copies[id(shown)]
-                if place.index is None:
-                    setattr(holder, place.field, deepcopy(part))
-                else:
-                    getattr(holder, place.field)[place.index] = deepcopy(part)
-                old, new = self.text.of_change(shown, place, part, after)
-                if ast.unparse(shown) != ast.unparse(after):
-                    yield self._changed(changed, line, new, f"write `{new}` in place of `{old}` at {line.location}")
+            for place, new_part in ((part.place, part.new) for part in parts(node)):
+                shown, part = _shown(node, parents), Part(place, deepcopy(new_part))
+                with changed([part]):
+                    after = ast.unparse(shown)
+                if after != ast.unparse(shown):
+                    old, new = self.text.of_change(shown, part, after)
+                    yield self._change([part], line, new, f"write `{new}` in place of `{old}` at {line.location}")
 
     def insertions(self, lines: Collection[SourceLine]) -> Iterator[SourceChange]:
         """Yield one more call: zeros before a loop that sums, or a copy that another line has, below some lines."""
@@ -206,12 +206,10 @@ class FunctionSource:
     def barriers(self, names: Collection[str]) -> Iterator[SourceChange]:
         """Yield barriers moved out of an `if`, and one more of some, at each place below the parameter of the core."""
         for gap, below in barriers_in_branches(self.node) if names else ():
-            changed, copies = self._copy()
-            getattr(copies[id(gap.owner)], gap.field)[gap.index] = ast.Pass()
-            getattr(copies[id(below.owner)], below.field).insert(below.index, deepcopy(gap.beside))
             line, around, text = self.line_of(gap.beside), self.line_of(below.beside), ast.unparse(gap.beside)
             what = f"move `{text}` at {line.location} below the `if` at {around.location}"
-            yield self._changed(changed, line, text, what)
+            parts = [below.with_statement(gap.beside), Part(Place(gap.owner, gap.field, gap.index), ast.Pass())]
+            yield self._change(parts, line, text, what)
         core = self.function.__code__.co_varnames[0] if self.function.__code__.co_argcount else ""
         for name in names if core and isinstance(self.node, ast.AsyncFunctionDef) else ():
             call = syntax_tree(f"async def _(): await {core}.{name}()").body[0]
@@ -219,20 +217,11 @@ class FunctionSource:
             yield from (self._with_statement(gap, statement) for gap in gaps_in(self.node))
 
     def _with_statement(self, gap: Gap, statement: ast.stmt) -> SourceChange:
-        changed, copies = self._copy()
-        getattr(copies[id(gap.owner)], gap.field).insert(gap.index, deepcopy(statement))
         line, text = self.line_of(gap.beside), ast.unparse(statement)
-        return self._changed(changed, line, text, f"write `{text}` {gap.side} {line.location}")
+        return self._change([gap.with_statement(statement)], line, text, f"write `{text}` {gap.side} {line.location}")
 
-    def _copy(self) -> tuple[Definition, dict[int, Any]]:
-        """Return a copy of the definition, and its nodes by the identity of the original ones."""
-        changed = deepcopy(self.node)
-        pairs = zip(ast.walk(self.node), ast.walk(changed), strict=True)
-        return changed, {id(original): copied for original, copied in pairs}
-
-    def _changed(self, node: Definition, line: SourceLine, new: str, what: str) -> SourceChange:
-        ast.fix_missing_locations(node)
-        return SourceChange(self.function, node, line, new, f"{what}: then {EVERY_OUTPUT}")
+    def _change(self, parts: Sequence[Part], line: SourceLine, new: str, what: str) -> SourceChange:
+        return SourceChange(self.function, self.node, tuple(parts), line, new, f"{what}: then {EVERY_OUTPUT}")
 
 
 def _is_source_of(function: FunctionType, node: Definition) -> bool:

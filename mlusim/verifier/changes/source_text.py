@@ -8,7 +8,7 @@ from typing import Any
 
 from mlusim.source_code import syntax_tree
 from mlusim.verifier.changes.functions import Definition
-from mlusim.verifier.changes.syntax_parts import Place
+from mlusim.verifier.changes.syntax_parts import Part
 
 
 class Text:
@@ -24,25 +24,21 @@ class Text:
         self._file = file
         self._indent = len(line) - len(line.lstrip()) - definition.col_offset
 
-    def of_change(self, shown: Any, place: Place, part: Any, changed: Any) -> tuple[str, str]:
+    def of_change(self, shown: Any, part: Part, after: str) -> tuple[str, str]:
         """Return the text of an expression or statement before and after a change of a part of it.
 
         Args:
             shown: the expression.
-            place: where it changes.
-            part: what stands there then.
-            changed: the changed expression.
+            part: the part.
+            after: the changed expression, as Python would write it.
         """
-        before, after = ast.unparse(shown), ast.unparse(changed)
-        text = self._of(shown)
+        before, text, content = ast.unparse(shown), self._of(shown), part.place.content
         if _unparsed(text) != before:
             return before, after
-        part_text = self._of(place.content)
-        if part_text and isinstance(part, ast.AST):
-            start = place.content.col_offset - shown.col_offset
-            end = place.content.end_col_offset - shown.col_offset
+        if self._of(content) and isinstance(part.new, ast.AST):
+            start, end = content.col_offset - shown.col_offset, content.end_col_offset - shown.col_offset
             source = text.encode()
-            with_part = (source[:start] + ast.unparse(part).encode() + source[end:]).decode()
+            with_part = (source[:start] + ast.unparse(part.new).encode() + source[end:]).decode()
             if _unparsed(with_part) == after:
                 return text, with_part
         return text, after

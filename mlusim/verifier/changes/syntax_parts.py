@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,12 +23,32 @@ class Place:
         value = getattr(self.holder, self.field)
         return value if self.index is None else value[self.index]
 
+    def put(self, content: Any) -> None:
+        """Let something else stand there."""
+        if self.index is None:
+            setattr(self.holder, self.field, content)
+        else:
+            getattr(self.holder, self.field)[self.index] = content
+
 
 class Part(NamedTuple):
     """What stands at a place after a change."""
 
     place: Place
     new: Any
+
+
+@contextmanager
+def changed(parts: Sequence[Part]) -> Iterator[None]:
+    """Change some parts of a syntax tree for a while."""
+    before = [part.place.content for part in parts]
+    for part in parts:
+        part.place.put(part.new)
+    try:
+        yield
+    finally:
+        for part, content in zip(reversed(parts), reversed(before), strict=True):
+            part.place.put(content)
 
 
 def places_in(node: Any) -> Iterator[Place]:
