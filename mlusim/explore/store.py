@@ -246,7 +246,7 @@ class Store:
         text = str(error)
         if "not a database" in text:
             return InputError(f"{self.path} is not an SQLite file of a sweep: name another file")
-        if self.path is not None and self.path.is_dir():
+        if os.path.isdir(self.path or ""):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
             return InputError(f"{self.path} is a directory: name a file in it")
         if "unable to open" in text or "readonly" in text:
             return InputError(f"{self.path}: cannot be written ({text}): name a file in a writable directory")

@@ -285,7 +285,9 @@ def test_a_kernel_adds_to_values_from_a_file(home):
     np.save(home / "after.npy", before + 4 * x)
     words = ("verify", "bins.py:bins", "--dim", "4", "--arg", "x=ones.npy", "--arg")
     assert "pass `--arg out=inout:FILE.npy`, a file of zeros; or" in output_of(*words, "out=int32:64", code=1)
-    assert "out=DTYPE:SHAPE or out=inout:FILE.npy" in " ".join(output_of(*words, "out=before.npy", code=1).split())
+    assert "--arg out=DTYPE:SHAPE, or --arg out=inout:FILE.npy for values before the run" in " ".join(
+        output_of(*words, "out=before.npy", code=1).split()
+    )
     told = output_of(*words, "out=before.npy", "--reference", "after.npy", code=2)
     assert "a reference, and no argument is an output" in told
     output_of(*words, "out=inout:before.npy", "--reference", "after.npy")
