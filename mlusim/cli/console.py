@@ -130,6 +130,9 @@ def print_suggestions(title: str, suggestions: Sequence[Suggestion], result: Res
         print_text(
             f"  {format_us(suggestion.time_ps)} ({saving} less) if {suggestion.assumption}:\n      {suggestion.change}"
         )
+    # The kernel of an operator is not the user's: its plan is chosen.
+    if suggestions and result.plan is not None:
+        print_text("  `mlusim tune` compares the operator's strategies and tiles.")
 
 
 def print_columns(

@@ -60,8 +60,6 @@ class _Remedy(NamedTuple):
 _LEAST_SAVING = 0.01
 # Causes that are not work of the core itself.
 _WAITING = {"bandwidth_wait", "sync", "launch", "idle"}
-# The kernel of an operator is not the user's: its plan is chosen.
-_BY_PLANS = "`mlusim tune` compares the operator's strategies and tiles"
 _SEGMENTS = {"dma_segment_ps": 0, "dma_element_ps": 0}
 _REMEDIES = {
     "latency": _Remedy(
@@ -135,8 +133,6 @@ def what_to_try(result: Result, count: int = 3, *, progress: bool = False) -> li
             continue
         change = remedy.if_overlapping if overlaps and remedy.if_overlapping else remedy.change
         suggestions.append(Suggestion(loss, change, remedy.assumption, retimed.time_ps))
-    if result.plan is not None:
-        suggestions = [item._replace(change=f"{item.change}; {_BY_PLANS}") for item in suggestions]
     highest_ps = (1 - _LEAST_SAVING) * result.time_ps
     worthwhile = (suggestion for suggestion in suggestions if suggestion.time_ps <= highest_ps)
     return sorted(worthwhile, key=lambda suggestion: suggestion.time_ps)[:count]

@@ -288,7 +288,12 @@ async def total(core, x, out):
     await core.memcpy(out, held)
 """
     (home / "total.py").write_text(kernel)
-    assert "total on mlu370-x4" in output_of("explain", "total.py:total --shape 64")
+    text = output_of("explain", "total.py:total --shape 64")
+    assert "total on mlu370-x4" in text
+    # The kernel of an operator is not the user's.
+    of_operator = "compares the operator's strategies and tiles"
+    assert of_operator not in text
+    assert of_operator in output_of("explain", "tin_shift --shape 2,8,64,49 --dtype float16 --strategy tight")
     assert "\n0.00 us (0.0 %), per core" in output_of("diff", "total.py:total --shape 64", "total.py:total --shape 64")
     with pytest.raises(MissingDataError, match=r"in a timing-only run, which has no numbers: run with data$"):
         run_of("total.py:total --shape 64 --no-data")

@@ -164,11 +164,7 @@ def test_two_buffers_are_not_suggested_to_a_kernel_that_has_them():
 def test_a_searched_plan_with_fewer_tasks_than_cores_is_not_called_uneven():
     result = mlusim.ops.flip(np.zeros((64, 64), np.float32), 1, data=False)
     assert len(result.log.tasks) < 32
-    tries = what_to_try(result)
-    assert [item for item in tries if item.loss == "idle"] == []
-    # The kernel of an operator is not the user's.
-    assert tries
-    assert all(item.change.endswith("; `mlusim tune` compares the operator's strategies and tiles") for item in tries)
+    assert [item for item in what_to_try(result) if item.loss == "idle"] == []
 
 
 def test_tasks_for_idle_cores_cost_the_start_up_of_their_copies():
