@@ -13,12 +13,14 @@ from typing import Any
 
 from loky.process_executor import ProcessPoolExecutor
 
+from mlusim.errors import IN_COMMAND
+
 _POLL_S = 0.2  # polling interval for the end of the parent
 
 
 def worker_pool(workers: int) -> ProcessPoolExecutor:
     """Return a pool, whose first task should be submitted inside `without_interrupts()`."""
-    return ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),))
+    return ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(), IN_COMMAND.get()))
 
 
 @contextmanager
@@ -47,8 +49,9 @@ def without_interrupts() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _begin(parent: int) -> None:
-    """Initialise a worker: ignore SIGINT, and exit with the parent."""
+def _begin(parent: int, in_command: bool) -> None:  # noqa: FBT001 - an argument of an initialiser
+    """Initialise a worker: ignore SIGINT, exit with the parent, and name options in errors as the parent does."""
+    IN_COMMAND.set(in_command)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "getppid"):
         threading.Thread(target=_exit_with_parent, args=(parent,), name="mlusim-follow", daemon=True).start()

@@ -219,3 +219,11 @@ def test_workers_of_a_cluster_that_die(cluster, kernels):
     ):
         found = mlusim.sweep(f"{kernels}:dies", shape=100, how=["yes"], client=client)
     assert found.rows[0]["status"] == "died"
+
+
+def test_errors_of_workers_name_options_as_the_caller_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("host.py").write_text("def host(device, shape, dtype):\n    pass\n")
+    words = ("sweep", "host.py:host", "--shape", "64", "--shape", "128", "--steady", "--no-db")
+    for workers in ("0", "2"):
+        assert "; omit --steady" in output_of(*words, "-j", workers, code=1)
