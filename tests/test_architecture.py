@@ -20,8 +20,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Packages and modules in the order of the arrows; a module may import from its own package and from those before it.
 ORDER = (
-    ("arrays", "units", "errors", "processes", "progress", "spelling", "version"),
-    ("files", "own_files", "quantities", "source_code"),
+    ("arrays", "units", "errors", "progress", "spelling", "version"),
+    ("files", "own_files", "processes", "quantities", "source_code"),
     ("dtypes",),
     ("inputs",),
     ("hardware",),
