@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,12 +43,11 @@ def functions_of(kernel: Kernel) -> Iterator[FunctionType]:
 
 def _named_by(function: FunctionType) -> Iterator[Any]:
     """Yield the values of a function's globals, closure and defaults, and the members of modules that it names."""
-    names = _names_of(function.__code__)
-    for name in names:
-        value = function.__globals__.get(name)
+    attributes = {name for code in _codes_in(function.__code__) for name in code.co_names}
+    for value in globals_of(function).values():
         yield value
         if isinstance(value, ModuleType):
-            yield from (vars(value).get(member) for member in names)
+            yield from (member for name, member in vars(value).items() if name in attributes)
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -56,9 +56,22 @@ def _named_by(function: FunctionType) -> Iterator[Any]:
     yield from (function.__defaults__ or (), function.__kwdefaults__ or {}, vars(function).get("__wrapped__"))
 
 
-def _names_of(code: CodeType) -> dict[str, None]:
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return dict.fromkeys(code.co_names) | {name: None for inner_code in inner for name in _names_of(inner_code)}
+def globals_of(function: FunctionType) -> dict[str, Any]:
+    """Return the values of the global names in a function; those of attributes are none."""
+    names = [
+        instruction.argval
+        for code in _codes_in(function.__code__)
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "LOAD_GLOBAL"
+    ]
+    return {name: function.__globals__[name] for name in names if name in function.__globals__}
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes_in(constant)
 
 
 def _behind(value: Any) -> list[Any]:
@@ -80,9 +93,12 @@ def _behind(value: Any) -> list[Any]:
 
 def compiled(function: FunctionType, node: Definition) -> CodeType:
     """Return the code of a function with another definition."""
-    outer = syntax_tree(f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass").body[0]
-    outer.body = [node]  # type: ignore[attr-defined]  # of a definition
-    code: Any = compile(ast.Module([outer], []), function.__code__.co_filename, "exec", dont_inherit=True)
+    # Python compiles calls of a name that the module imports in another way.
+    imported = [name for name, value in globals_of(function).items() if isinstance(value, ModuleType | type)]
+    imports = [f"import {name}" for name in imported]
+    tree = syntax_tree("\n".join((*imports, f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass")))
+    tree.body[-1].body = [node]  # type: ignore[attr-defined]  # of a definition
+    code: Any = compile(tree, function.__code__.co_filename, "exec", dont_inherit=True)
     for part in (_ENCLOSING, function.__code__.co_name):
         inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
         code = next(inner_code for inner_code in inner if inner_code.co_name == part)

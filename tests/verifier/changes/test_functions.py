@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import math
 from functools import partial
 from threading import Event, Thread
 
 import pytest
 
 from mlusim.verifier.changes.functions import functions_of, replaced
-from mlusim.verifier.changes.source_changes import definition_of
+from mlusim.verifier.changes.source_changes import FunctionSource, definition_of
 
 
 class Base:
@@ -31,6 +32,11 @@ def closing_over(offset):
         return value + offset + 1
 
     return inner
+
+
+def numbers(count):
+    """Has the name of a method that the kernel calls, and is never called."""
+    return [math.ceil(count / 2)]
 
 
 TABLE = {"first": closing_over(10)}
@@ -58,6 +64,12 @@ def test_functions_behind_classes_tables_closures_and_partials_are_found():
         "Derived.numbers",
         "closing_over.<locals>.inner",
     }
+
+
+def test_a_function_that_calls_those_of_an_imported_module_is_what_its_file_says():
+    source = FunctionSource.of(numbers)
+    assert source is not None
+    assert source.node.name == "numbers"
 
 
 @pytest.mark.parametrize(
