@@ -1,4 +1,4 @@
-"""Assembly statements in kernels, for operations without a C equivalent: fused steps, a division, a sequence.
+"""Assembly statements in kernels: fused steps, a division, a gather, a sequence, the position of a bit.
 
 A statement names its operands; their values are passed in the order in which the statement first names them.
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlusim.arrays import Array
+from mlusim.bangc.calls.device_calls import gather
 from mlusim.bangc.calls.type_codes import BFLOAT, FLOAT, POINTER, SIGNED, UNSIGNED, dtype_of_code, type_code
 from mlusim.cores.compute import uncached_vector, vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
@@ -40,6 +41,11 @@ _FUSE = re.compile(r"fuse\.nram\.(\w+)\s+\[%\[(\w+)\]\],\s*%\[(\w+)\],\s*\[%\[(\
 _STEP = re.compile(r"\.(\w+)\(\s*(\[?)%\[(\w+)\]\]?\s*\)")
 _DIVIDE = re.compile(r"div\.scalar\.nram\.(\w+)\s+\[%\[(\w+)\]\],\s*\[%\[(\w+)\]\],\s*%\[(\w+)\],\s*%\[(\w+)\];?$")
 _INDEX = re.compile(r"index\.vvr\.(\w+)\s+%\[(\w+)\],\s*%\[(\w+)\],\s*(\d+);?$")
+_GATHER = re.compile(
+    r"gather\.vector\.nram\.nram\.nram\.u32\s+\[%\[(\w+)\]\],\s*\[%\[(\w+)\]\],\s*\[%\[(\w+)\]\],"
+    r"\s*%\[(\w+)\],\s*%\[(\w+)\],\s*%\[(\w+)\];?$"
+)
+_LAST_BIT = re.compile(r"findlast1\.gpr\.b(32|64)\s+%\[(\w+)\],\s*%\[(\w+)\];?$")
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -57,8 +63,8 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def run_statement(task: CompiledTask, line: int, text: str, operands: Sequence[Any]) -> bool:
-    """Execute a statement; returns False if it is unknown.
+def run_statement(task: CompiledTask, line: int, text: str, operands: Sequence[Any]) -> Awaitable[None] | None:
+    """Execute a statement; returns what its task has to wait for, if anything.
 
     Args:
         task: the task of compiled code.
@@ -68,12 +74,12 @@ def run_statement(task: CompiledTask, line: int, text: str, operands: Sequence[A
     """
     words = " ".join(text.split())
     values = dict(zip(dict.fromkeys(_NAME.findall(words)), operands, strict=False))
-    for pattern, do in ((_FUSE, _fuse), (_DIVIDE, _divide), (_INDEX, _index)):
+    for pattern, do in _STATEMENTS:
         match = pattern.match(words)
         if match is not None:
-            do(task, line, values, *match.groups())
-            return True
-    return False
+            waits: Awaitable[None] | None = do(task, line, values, *match.groups())
+            return waits
+    raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
 
 
 def _code(kind: str) -> int:
@@ -118,6 +124,22 @@ def _divide(
     vector.issue(task.issuer, line, INSTRUCTIONS["div"], operands, {})
 
 
+def _gather(task: CompiledTask, line: int, values: dict[str, Any], *names: str) -> Awaitable[None]:
+    """Gather segments at byte offsets. ASSUMED: later instructions wait for it, as for `__gather`."""
+    code = _code("u32")
+    dst, src, offsets, size, count, stride = (int(values[name]) for name in names)
+    return gather(task, line, [code, code, code, 0], (dst, src, offsets, size, stride, count))
+
+
+def _last_bit(task: CompiledTask, line: int, values: dict[str, Any], bits: str, dst: str, src: str) -> None:
+    """Set a variable to the position of the most significant bit that is 1."""
+    del task, line
+    value = int(values[src]) & ((1 << int(bits)) - 1)
+    if not value:
+        raise KernelError(f"findlast1.gpr.b{bits} of 0: no public document defines the result; test for 0 before it")
+    ctypes.c_uint32.from_address(int(values[dst])).value = value.bit_length() - 1
+
+
 def _index(task: CompiledTask, line: int, values: dict[str, Any], kind: str, dst: str, base: str, step: str) -> None:
     """Set a vector register, stored in C++ memory, to base, base + step, ..."""
     del line, task
@@ -126,3 +148,12 @@ def _index(task: CompiledTask, line: int, values: dict[str, Any], kind: str, dst
     register = memoryview((ctypes.c_char * _REGISTER_BYTES).from_address(int(values[dst]))).cast("B")
     lanes = np.frombuffer(register, dtype_of_code(_code(kind)))
     lanes[...] = values[base] + np.arange(lanes.size) * int(step)
+
+
+_STATEMENTS: tuple[tuple[re.Pattern[str], Callable[..., Any]], ...] = (
+    (_FUSE, _fuse),
+    (_DIVIDE, _divide),
+    (_INDEX, _index),
+    (_GATHER, _gather),
+    (_LAST_BIT, _last_bit),
+)

@@ -147,13 +147,25 @@ def _by_offsets(name: str, *, blocking: bool) -> Handler:
 
     async def handler(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
         _check_arch(task, name)
-        # The offsets are read when the instruction begins, so wait for the instructions that compute them.
-        await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
-        _issue_by_offsets(task, line, name, codes, values)
+        await _by_computed_offsets(task, line, name, codes, values)
         if blocking:
             await syncs.sync(task.issuer, line)
 
     return handler
+
+
+async def gather(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> None:
+    """Gather by byte offsets, and wait for it; on boards of any arch."""
+    await _by_computed_offsets(task, line, "gather", codes, values)
+    await syncs.sync(task.issuer, line)
+
+
+async def _by_computed_offsets(
+    task: CompiledTask, line: int, name: str, codes: list[int], values: tuple[Any, ...]
+) -> None:
+    # The offsets are read when the instruction begins, so wait for the instructions that compute them.
+    await syncs.sync(task.issuer, line, "sync_compute", COMPUTE_PIPES)
+    _issue_by_offsets(task, line, name, codes, values)
 
 
 def _check_arch(task: CompiledTask, name: str) -> None:

@@ -191,10 +191,7 @@ def _prepare_assembly(
 @_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned", prepare=_prepare_assembly)
 def _assembly(task: CompiledTask, line: int, codes: list[int], values: tuple[Any, ...]) -> Awaitable[None] | None:
     del codes
-    text = task.literal(values[0])
-    if run_statement(task, line, text, values[1:]):
-        return None
-    raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
+    return run_statement(task, line, task.literal(values[0]), values[1:])
 
 
 @_intrinsic("__mlusim_unknown", 3, returns="::mlusim::Anything")

@@ -10,7 +10,7 @@ import pytest
 import mlusim
 from mlusim import Device, bangc
 from mlusim.analysis.summary import split_rows
-from mlusim.errors import AllocationError, MissingDataError
+from mlusim.errors import AllocationError, KernelError, MissingDataError
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 X = np.arange(512, dtype=np.float32)
@@ -355,3 +355,35 @@ __mlu_entry__ void order(const int *x, int *out, int n) {
         mlusim.bangc.compile(file)["order"], x, mlusim.Output.like(x), 64, kind="BLOCK", dim=1, reference=x + 7
     )
     assert report.ok, report.text()
+
+
+def test_assembly_gathers_words_and_finds_the_highest_bit(tmp_path):
+    file = tmp_path / "gather.mlu"
+    file.write_text(
+        """#include <bang.h>
+
+__mlu_entry__ void pick(const int *x, int *out, int *bits, int n, unsigned word) {
+  __nram__ int from[64];
+  __nram__ int offsets[64];
+  __nram__ int to[64];
+  __memcpy(from, x, n * sizeof(int), GDRAM2NRAM);
+  for (int i = 0; i < n; ++i) offsets[i] = (n - 1 - i) * sizeof(int);
+  __asm__ volatile(
+      "gather.vector.nram.nram.nram.u32 "
+      "[%[dst]], [%[src]], [%[offset]], %[size], %[num], %[stride];\\n\\t"
+      ::[dst] "r"(to), [src] "r"(from), [offset] "r"(offsets), [size] "i"(4), [num] "r"(n), [stride] "i"(4));
+  __bang_add_scalar(to, to, 1, n);
+  __memcpy(out, to, n * sizeof(int), NRAM2GDRAM);
+  unsigned high = 0;
+  asm volatile("findlast1.gpr.b32 %[dst], %[src];" : [dst] "+&r"(high) : [src] "r"(word));
+  bits[0] = high;
+}
+"""
+    )
+    kernel = mlusim.bangc.compile(file)["pick"]
+    x = np.arange(60, dtype=np.int32) ** 2
+    outputs = [mlusim.Output.like(x), mlusim.Output((1,), "int32")]
+    report = mlusim.verify(kernel, x, *outputs, 60, 0x60, kind="BLOCK", dim=1, reference=[x[::-1] + 1, np.int32([6])])
+    assert report.ok, report.text()
+    with pytest.raises(KernelError, match=r"findlast1\.gpr\.b32 of 0.*test for 0 before it"):
+        mlusim.run(kernel, x, *outputs, 60, 0, kind="BLOCK", dim=1)
