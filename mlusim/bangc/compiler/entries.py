@@ -41,6 +41,7 @@ class Entry:
         types: their declarations, without default values.
         file, line: location of its definition.
         template: number of template parameters, `_PACK` if one is a pack; 0 for a function.
+        is_defined: false for a template that is only declared: its specialisations may be entries.
         launch_name: the name, with namespaces or types if another entry has the same name; empty for a member.
     """
 
@@ -51,6 +52,7 @@ class Entry:
     file: str
     line: int
     template: int = 0
+    is_defined: bool = True
     launch_name: str = ""
 
     @property
@@ -60,7 +62,7 @@ class Entry:
 
 
 def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | None:
-    """Return the entry of the word at `position`, and replace the word; None for a declaration without a body.
+    """Return the entry of the word at `position`, and replace the word; None for a declaration, except of a template.
 
     The body then begins with a check that it runs on the board: not inlined, so that a call by host code has a line.
     """
@@ -76,15 +78,16 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
         outer -= 2
     scopes = (*scopes, *(token.text for token in tokens[outer + 1 : opening - 1 : 2]))
     close, body = source.matching(opening), source.body_of(opening)
-    if body < 0:
-        return None
     tokens_before = tokens[source.start_of_statement(position) : position]
     template = 0
     arguments: list[str] = []
-    if tokens_before and tokens_before[0].text == "template":
+    if [token.text for token in tokens_before[:2]] == ["template", "<"]:
         template = max(_parameters_of_template(tokens_before), 1)
         arguments = _own_arguments(tokens_before)
-    if body + 1 < len(tokens):
+    is_defined = body >= 0
+    if not is_defined and not template:
+        return None
+    if is_defined and body + 1 < len(tokens):
         source.insert(body + 1, f"::mlusim::entered({quoted(name.text.removeprefix(OWN))}); ")
     parts = [part for part in split_at_commas(tokens[opening + 1 : close]) if part]
     if len(parts) == 1 and spaced(parts[0]) == "void":
@@ -96,7 +99,7 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
                 "address of its own object, which a core cannot access; pass it by value, or a pointer to device memory"
             )
     types = tuple(spaced(_without_default(part)) for part in parts)
-    if arguments and body + 1 < len(tokens) and any(token.text.startswith(_INVOKE) for token in tokens):
+    if arguments and is_defined and body + 1 < len(tokens) and any(token.text.startswith(_INVOKE) for token in tokens):
         source.insert(body + 1, _instance(name, arguments, types))
     return Entry(
         name.text,
@@ -106,7 +109,14 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
         name.file,
         name.line,
         template,
+        is_defined,
     )
+
+
+def specialised_name(source: Source, position: int) -> str:
+    """Return the name of the template that the function declared from `position` on specialises."""
+    tokens = source.tokens
+    return next(tokens[i - 1].text for i in range(position, len(tokens)) if tokens[i].text in ("<", "(", ";"))
 
 
 def name_with_defaults(source: Source, position: int) -> str | None:

@@ -21,6 +21,7 @@ from mlusim.bangc.compiler.entries import (
     name_with_defaults,
     registrations,
     rewrite_main,
+    specialised_name,
 )
 from mlusim.bangc.compiler.headers import DECLARATIONS, header_words
 from mlusim.bangc.compiler.host_functions import report_host_functions
@@ -138,6 +139,7 @@ class _Rewriter:
         self._defined = _defined_names(source)
         # Entries of which a parameter has a default value, and the kinds and names of the enclosing scopes.
         self._with_defaults: set[str] = set()
+        self._declared: list[Entry] = []
         self._scopes: list[tuple[str, str]] = []
         # The brace of the function that contains the current token, until its first launch.
         self._body = 0
@@ -204,9 +206,13 @@ class _Rewriter:
         if optional is not None:
             self._with_defaults.add(optional)
         namespaces = tuple(name for kind, name in self._scopes if kind == NAMESPACE and name != LINKAGE)
+        if _is_specialisation(self._source, position):
+            name = specialised_name(self._source, position)
+            known = {entry.qualified for entry in self.entries}
+            self.entries += [entry for entry in self._declared if entry.name == name and entry.qualified not in known]
         entry = entry_of(self._source, position, namespaces)
         if entry is not None and self._at_file_scope:
-            self.entries.append(entry)
+            (self.entries if entry.is_defined else self._declared).append(entry)
 
     def _call(self, position: int, token: Token) -> None:
         """Note a call of an intrinsic or a library, and replace one of what is not simulated."""

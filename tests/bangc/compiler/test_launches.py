@@ -110,7 +110,7 @@ def test_a_launch_may_leave_out_parameters_with_default_values(tmp_path: Path) -
     assert run_program(bangc.compile(file), Device()) == 1 + 20 + 4 + 2 + 30 + 100
 
 
-def test_an_entry_may_be_defined_outside_of_its_namespace(tmp_path: Path) -> None:
+def test_an_entry_may_be_defined_outside_of_its_namespace_or_as_specialisations_alone(tmp_path: Path) -> None:
     file = tmp_path / "spaces.mlu"
     file.write_text(
         "#include <bang.h>\n#include <cnrt.h>\n"
@@ -118,14 +118,18 @@ def test_an_entry_may_be_defined_outside_of_its_namespace(tmp_path: Path) -> Non
         "__mlu_entry__ void put(int *y, Sign sign); } __mlu_entry__ void twice(int *y); }\n"
         "__mlu_entry__ void a::b::put(int *y, Sign sign) { if (__is_ipu()) *y = sign == Sign::Minus ? -7 : 7; }\n"
         "__mlu_entry__ void ::a::twice(int *y) { if (__is_ipu()) *y *= 2; }\n"
+        "template <class T> __mlu_entry__ void add(int *y, T x);\n"
+        "template <> __mlu_entry__ void add<int>(int *y, int x) { if (__is_ipu()) *y += x; }\n"
+        "template <> __mlu_entry__ void add<float>(int *y, float x) { if (__is_ipu()) *y += int(2 * x); }\n"
         "int main() {\n  int *y, got;\n  cnrtMalloc((void **)&y, 4);\n"
         "  a::b::put<<<1, cnrtFuncTypeBlock, nullptr>>>(y, a::b::Sign::Minus);\n"
         "  a::twice<<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n"
+        "  add<float><<<1, cnrtFuncTypeBlock, nullptr>>>(y, 1.5f);\n  add<<<1, cnrtFuncTypeBlock, nullptr>>>(y, 10);\n"
         "  cnrtSyncDevice();\n  cnrtMemcpy(&got, y, 4, cnrtMemcpyDevToHost);\n  return -got;\n}\n"
     )
     module = bangc.compile(file)
-    assert module.entries == ["put", "twice"]
-    assert run_program(module, Device()) == 14
+    assert module.entries == ["put", "twice", "add<...>"]
+    assert run_program(module, Device()) == 14 - 3 - 10
 
 
 def test_launches_with_comparisons_and_packs_run(tmp_path: Path) -> None:
