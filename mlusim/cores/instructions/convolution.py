@@ -144,7 +144,6 @@ CONV = Instruction(
     summary="dst (height, width, channel_output) = src (height, width, channel_input) convolved with kernel",
     compute=_conv,
     marks=_conv_marks,
-    intrinsics=("__bang_conv",),
     c_signatures=_conv_signatures(),
     operands=(RESULT, SRC, KERNEL),
     attributes=_CONV_ATTRIBUTES,

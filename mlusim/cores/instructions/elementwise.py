@@ -85,14 +85,14 @@ def _two_operands(
 ) -> list[Instruction]:
     """Return an instruction on two vectors, or a vector and a number, and its `cycle_` form."""
     stem = name.rstrip("_")
-    spellings = intrinsics or (f"__bang_{stem}", *((f"__bang_{stem}_scalar",) if scalar else ()))
+    spellings = ("__bang_{}", "__bang_{}_scalar") if scalar else ("__bang_{}",)
     main = Instruction(
         name=name,
         summary=summary,
         group=group,
         compute=binary(operation),
         ufunc=operation if isinstance(operation, np.ufunc) else None,
-        intrinsics=spellings,
+        intrinsics=intrinsics or spellings,
         operands=(DST, SRC0, SRC1),
         **({"c_signatures": ("dst[n] src0[n] src1[n]|number n",)} | properties),
     )
@@ -106,7 +106,7 @@ def _two_operands(
             summary=f"{summary.replace('src0', 'src').replace('src1', 'seg')}; seg repeats along src",
             compute=cycle(operation),
             ufunc=None,
-            intrinsics=(f"__bang_cycle_{stem}",),
+            intrinsics=("__bang_{}",),
             c_signatures=("dst[n] src[n] seg[m] n m",),
             operands=(DST, Operand("src"), SEG),
             geometry=cycle_sizes,
@@ -231,7 +231,7 @@ COMPARISON: list[Instruction] = [
         f"dst = 1 where src0 {sign_} src1, else 0",
         group=_COMPARISON,
         types={**NUMBERS, BOOL: SERIES_2XX},
-        intrinsics=(f"__bang_{name}", f"__bang_{name}_scalar", *(("__bang_ge_const",) if name == "ge" else ())),
+        intrinsics=("__bang_{}", "__bang_{}_scalar", *(("__bang_ge_const",) if name == "ge" else ())),
     )
 ]
 
@@ -241,7 +241,6 @@ COMPARISON += [
         summary="dst = 1 where src0 and src1 compare as mode says (EQ, NE, LT, LE, GT or GE), else 0",
         group=_COMPARISON,
         compute=_compare,
-        intrinsics=("__bang_fcmpfilter",),
         c_signatures=("mode dst[n] src0[n] src1[n]|number n",),
         operands=(DST, SRC0, SRC1),
         attributes=("mode",),

@@ -53,7 +53,7 @@ def one_operand(
         summary=summary,
         group=group,
         compute=unary(operation),
-        intrinsics=intrinsics or (f"__bang_{name.rstrip('_')}",),
+        intrinsics=intrinsics or ("__bang_{}",),
         c_signatures=("dst[n] src[n] n",),
         **properties,
     )
@@ -146,7 +146,6 @@ ACTIVATIONS: list[Instruction] = [
         summary="dst = src clamped between 0 and nvalue",
         group="Activations",
         compute=_relun,
-        intrinsics=("__bang_relun",),
         c_signatures=("dst[n] src[n] n nvalue",),
         attributes=("nvalue",),
         types=FLOATS,
@@ -171,7 +170,6 @@ def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms:
         summary=f"{summary}, by {terms} terms of its series; aux1 and aux2 are scratch of src's size",
         group="Series",
         compute=compute,
-        intrinsics=(f"__bang_taylor{terms}_{name}",),
         c_signatures=("dst[n] src[n] aux1[n] aux2[n] n",),
         operands=(DST, Operand("src"), Operand("aux1", scratch=True), Operand("aux2", scratch=True)),
         types=FLOATS,
@@ -227,7 +225,6 @@ FUSED: list[Instruction] = [
         summary="dst = (src0 op src1) op src2, rounded once; operation is FMA, FMS, FAM, FSM, FAA, FAS, FSS or FSA",
         group="Arithmetic",
         compute=_fusion,
-        intrinsics=("__bang_fusion",),
         c_signatures=(
             "operation dst[n] src0[n] src1[m]|number src2[m]|number n m",
             "operation dst[n] src0[n] src1[n]|number src2[n]|number n",

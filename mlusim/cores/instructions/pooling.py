@@ -270,7 +270,6 @@ def _pool(name: str, summary: str, compute: Callable[..., Any], **properties: An
         summary=summary,
         group="Pools",
         compute=compute,
-        intrinsics=(f"__bang_{name}",),
         cost=window,
         count=_window_size,
         **(attributes | properties),

@@ -145,7 +145,7 @@ class Instruction:
         name: method of `Core`; BANG C's name without `__bang_`.
         summary: the result, in one line.
         group: heading of the glossary.
-        intrinsics: BANG C's spellings.
+        intrinsics: BANG C's spellings, with `{}` for its name.
         c_signatures: BANG C's argument lists, one per number of arguments (see `c_signatures`).
         operands: the result first, then the sources.
         attributes: names of the arguments after the operands; those in `defaults` are optional.
@@ -184,8 +184,8 @@ class Instruction:
     summary: str
     group: str
     compute: Callable[..., Any]
-    intrinsics: tuple[str, ...]
     c_signatures: tuple[str, ...]
+    intrinsics: tuple[str, ...] = ("__bang_{}",)
     operands: tuple[Operand, ...] = (DST, SRC)
     attributes: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -208,6 +208,10 @@ class Instruction:
     exact: bool = True
     marks: Callable[..., None] | None = None
     ufunc: np.ufunc | None = None
+
+    def __post_init__(self) -> None:
+        spellings = tuple(spelling.format(self.name.rstrip("_")) for spelling in self.intrinsics)
+        object.__setattr__(self, "intrinsics", spellings)
 
     @property
     def signature(self) -> str:

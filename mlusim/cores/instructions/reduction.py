@@ -140,7 +140,6 @@ def _reduction(
         summary=summary,
         group="Reductions",
         compute=compute,
-        intrinsics=(f"__bang_{name}",),
         c_signatures=signatures,
         **properties,
     )
