@@ -32,9 +32,8 @@ from mlusim.spelling import nearest
 # More values are most likely a typing error.
 MAX_VALUES = 10_000
 
-_ITEM = re.compile(NUMBER.format("low") + rf"(?:\.\.{NUMBER.format('high')}(?P<sign>[*+]){NUMBER.format('step')})?")
-
-_NO_STEP = re.compile(rf"{NUMBER.format('low')}\.\.{NUMBER.format('high')}")
+_STEP = rf"(?P<sign>[*+]){NUMBER.format('step')}"
+_ITEM = re.compile(rf"{NUMBER.format('low')}(?:\.\.{NUMBER.format('high')}(?:{_STEP})?)?")
 
 
 def numbers(name: str, text: str, *, integers: bool = True) -> list[int | float]:
@@ -75,12 +74,6 @@ def _check_count(name: str, text: str, count: int) -> None:
 
 def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
     match = _ITEM.fullmatch(item)
-    if not match and (ends := _NO_STEP.fullmatch(item)):
-        low, high = (in_unit(name, item, ends[end], ends[f"{end}_unit"]) for end in ("low", "high"))
-        _check_ascends(name, item, low, high)
-        raise InputError(
-            f"{name}: {shown(item)} has no step: write {item}*2, where each value is twice the last, or {item}+1"
-        )
     if not match:
         raise InputError(
             f"{name}: {shown(item)} is neither a number nor a range such as {_example(name)}: from, to, and the step"
@@ -92,23 +85,24 @@ def _item_values(name: str, item: str, *, integers: bool) -> list[int | float]:
     low = value("low")
     if match["high"] is None:
         return [as_number(name, item, low, integer=integers)]
+    high = value("high")
+    if high < low:
+        raise InputError(f"{name}: {shown(item)} goes down: write the smaller value first")
+    if not match["sign"]:
+        raise InputError(
+            f"{name}: {shown(item)} has no step: write {item}*2, where each value is twice the last, or {item}+1"
+        )
     if match["sign"] == "*":
         if match["step_unit"]:
             raise InputError(f"{name}: {shown(item)}: a factor has no unit: omit {match['step_unit']}")
         step = Decimal(match["step"])
     else:
         step = value("step")
-    values = _range_values(name, item, low, value("high"), match["sign"], step)
+    values = _range_values(name, item, low, high, match["sign"], step)
     return [as_number(name, item, value, integer=integers) for value in values]
 
 
-def _check_ascends(name: str, item: str, low: Decimal, high: Decimal) -> None:
-    if high < low:
-        raise InputError(f"{name}: {shown(item)} goes down: write the smaller value first")
-
-
 def _range_values(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
-    _check_ascends(name, item, low, high)
     if (sign == "*" and (step <= 1 or low <= 0)) or (sign == "+" and step <= 0):
         rule = "a factor above 1 and a start above 0" if sign == "*" else "a step above 0"
         raise InputError(f"{name}: {shown(item)} never ends: it needs {rule}")

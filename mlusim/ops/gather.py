@@ -15,7 +15,7 @@ from typing import Any, Unpack
 from numpy.typing import ArrayLike
 
 from mlusim.dtypes import Dtype
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.kernels.gather import kernel_of
 from mlusim.ops.argument_errors import explained
 from mlusim.ops.call import Launches, RunOptions
@@ -35,7 +35,7 @@ def gather(
     index: ArrayLike,
     axis: int = 0,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -65,7 +65,7 @@ def gather_nd(
     mode: str = "aligned",
     *,
     batch_dims: int = 0,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from mlusim.arrays import Array
 from mlusim.dtypes import Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.scatter import kernels_of
 from mlusim.ops.argument_errors import explained
@@ -40,7 +40,7 @@ def scatter(
     src: ArrayLike,
     axis: int = 0,
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
@@ -71,7 +71,7 @@ def scatter_nd(
     axes: Sequence[int] | None = None,
     mode: str = "aligned",
     *,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
