@@ -46,25 +46,20 @@ async def run_stages(
     def steps(number: int) -> Iterable[int]:
         return core.loop(range(number), along=tiles) if skippable else range(number)
 
-    if not overlapped and compute is None:
-        # The IO pipe executes loads and stores in issue order, so they need no sync between them.
+    if not overlapped:
         for position in steps(count):
             if waits := load(position, tiles[position]):
                 await waits
+            # The IO pipe executes loads and stores in issue order, so they need no sync between them.
+            if compute is not None:
+                await core.sync()
+                if waits := compute(position, tiles[position]):
+                    await waits
+                await core.sync()
             store(position, tiles[position])
-        await core.sync()
-        return
-    if not overlapped:
-        for position in steps(count):
-            tile = tiles[position]
-            if waits := load(position, tile):
-                await waits
-            await core.sync()
-            assert compute is not None
-            if waits := compute(position, tile):
-                await waits
-            await core.sync()
-            store(position, tile)
+            if compute is not None:
+                await core.sync()
+        if compute is None:
             await core.sync()
         return
     delay = 1 if compute is None else 2

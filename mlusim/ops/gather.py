@@ -89,12 +89,8 @@ def gather_nd(
     return apply(GATHER_ND, (x, index), attributes, device, strategy, options)
 
 
-def _lookups(x: Tensor, index: Tensor, *, axis: int) -> Lookups:
-    return lookups_along("gather", x, index, axis)
-
-
-def _lookups_nd(x: Tensor, index: Tensor, *, axes: Sequence[int] | None, mode: str, batch_dims: int) -> Lookups:
-    return lookups_nd("gather_nd", x, index, axes, mode, batch_dims=batch_dims)
+_lookups = partial(lookups_along, "gather")
+_lookups_nd = partial(lookups_nd, "gather_nd")
 
 
 def _infer(

@@ -25,7 +25,7 @@ from mlusim.planning.plan import Plan
 MODES = ("aligned", "standard")
 
 
-def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups:
+def lookups_along(operator: str, x: Tensor, index: Tensor, *, axis: int) -> Lookups:
     """Return the lookups of gather and scatter: one index value per element, on one axis.
 
     Raises `InputError` unless ranks are equal and index is no larger than x along the other axes.
@@ -53,9 +53,10 @@ def lookups_nd(
     operator: str,
     x: Tensor,
     index: Tensor,
+    src: Tensor | None = None,
+    *,
     axes: Sequence[int] | None,
     mode: str,
-    src: Tensor | None = None,
     batch_dims: int = 0,
 ) -> Lookups:
     """Return the lookups of gather_nd and scatter_nd: index tuples in the last axis of index.
@@ -63,9 +64,9 @@ def lookups_nd(
     Args:
         operator: name, for messages.
         x, index: the tensors.
+        src: the updates of scatter_nd; None for gather_nd.
         axes: the axis of x for each coordinate; None: the first ones.
         mode: one of `MODES`.
-        src: the updates of scatter_nd; None for gather_nd.
         batch_dims: number of leading axes that x and index share.
 
     Raises `InputError` for shapes that do not fit the mode, with a hint if they fit the other one.

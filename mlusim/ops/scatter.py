@@ -95,7 +95,7 @@ def scatter_nd(
 
 def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
     _check_types("scatter", x, src)
-    lookups = lookups_along("scatter", x, index, axis)
+    lookups = lookups_along("scatter", x, index, axis=axis)
     if len(src.shape) != len(index.shape):
         raise InputError(
             f"{index.name} has shape {list(index.shape)} and {src.name} {list(src.shape)}: scatter takes a src of "
@@ -112,7 +112,7 @@ def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
 
 def _lookups_nd(x: Tensor, index: Tensor, src: Tensor, *, axes: Sequence[int] | None, mode: str) -> Lookups:
     _check_types("scatter_nd", x, src)
-    return lookups_nd("scatter_nd", x, index, axes, mode, src)
+    return lookups_nd("scatter_nd", x, index, src, axes=axes, mode=mode)
 
 
 def _check_types(operator: str, x: Tensor, src: Tensor) -> None:
