@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.help_format import Sections
+from mlusim.cli.help_format import Option, Sections
 from mlusim.cli.operators import options_of
 from mlusim.cli.option_types import ELEMENT_TYPE, FILE, SHAPE, complete_from
 from mlusim.errors import InputError, flag_of
@@ -23,13 +23,7 @@ def input_sections(command: Command) -> Sections:
     shape = click.option(
         "--shape", type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
     )
-    dtype = click.option(
-        flag_of(command.operator.data_option),
-        "random_dtype",
-        type=ELEMENT_TYPE,
-        metavar="DTYPE",
-        help="With --shape: element type. [default: float32]",
-    )
+    dtype = data_option(command, "With --shape: element type.", name="random_dtype")
     seed = click.option(
         "--seed",
         type=click.IntRange(min=0),
@@ -44,6 +38,18 @@ def input_sections(command: Command) -> Sections:
         ],
         "Inputs, random": [shape, dtype, *options_of(command.operator.example_attributes), seed],
     }
+
+
+def data_option(command: Command, text: str, *, name: str = "element_type", several: bool = False) -> Option:
+    """--dtype or, for operators whose own --dtype is that of their output, --input-dtype."""
+    return click.option(
+        flag_of(command.operator.data_option),
+        name,
+        multiple=several,
+        type=None if several else ELEMENT_TYPE,
+        metavar="DTYPES" if several else "DTYPE",
+        help=f"{text} [default: float32]",
+    )
 
 
 def read_operator_inputs(

@@ -25,14 +25,14 @@ from mlusim.cli.kernel_arguments import (
     theory_ops_option,
 )
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operator_inputs import strategies_option
+from mlusim.cli.operator_inputs import data_option, strategies_option
 from mlusim.cli.operators import SUMMARIES, options_of
 from mlusim.cli.option_types import assignments
 from mlusim.cli.options import devices_option
 from mlusim.cli.provenance import made_by
 from mlusim.cli.sweep_options import SECTIONS, nram_limits_option, several_options, shapes_option
 from mlusim.cli.sweep_table import print_sweep
-from mlusim.errors import InputError, MlusimError, flag_of
+from mlusim.errors import InputError, MlusimError
 from mlusim.files import provenance_path
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ _EXECUTION = ("workers", "retry", "shard", "merge")
 
 
 def _make_operator(command: Command) -> click.Command:
-    dtype = click.option(
-        flag_of(command.operator.data_option),
-        "element_type",
-        multiple=True,
-        metavar="DTYPES",
-        help="Element types of the inputs, separated by commas. [default: float32]",
-    )
+    dtype = data_option(command, "Element types of the inputs, separated by commas.", several=True)
     return OperatorCommand(
         command,
         _sweep_operator,

@@ -11,9 +11,9 @@ from mlusim.cli import console
 from mlusim.cli.command_files import check_file
 from mlusim.cli.kernel_arguments import given_options, kernel_command, settings_of
 from mlusim.cli.operator_group import OperatorCommand, OperatorGroup
-from mlusim.cli.operator_inputs import strategies_option
+from mlusim.cli.operator_inputs import data_option, strategies_option
 from mlusim.cli.operators import SUMMARIES, options_of
-from mlusim.cli.option_types import ELEMENT_TYPE, NEW_FILE, SHAPE
+from mlusim.cli.option_types import NEW_FILE, SHAPE
 from mlusim.cli.options import (
     device_name_option,
     full_option,
@@ -23,7 +23,6 @@ from mlusim.cli.options import (
     workers_option,
 )
 from mlusim.cli.tune_table import PLANS_SHOWN, print_tuning
-from mlusim.errors import flag_of
 
 if TYPE_CHECKING:
     from mlusim.explore.tuning import Tuning
@@ -31,13 +30,7 @@ if TYPE_CHECKING:
 
 
 def _make_operator(command: Command) -> click.Command:
-    dtype = click.option(
-        flag_of(command.operator.data_option),
-        "element_type",
-        type=ELEMENT_TYPE,
-        metavar="DTYPE",
-        help="Element type of the inputs. [default: float32]",
-    )
+    dtype = data_option(command, "Element type of the inputs.")
     shape = click.option(
         "--shape", required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."
     )
