@@ -297,15 +297,12 @@ def _scale_values(axes: Axes, values: list[float], *, logarithmic: bool) -> None
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         positive = [value for value in values if value > 0]
         if max(positive) < 100 * min(positive):
-            axes.yaxis.set_minor_formatter(FuncFormatter(_two_and_five))
+            # Only 2 and 5 of each decade: all would overlap.
+            axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" * (f"{value:e}"[0] in "25")))
         else:
             axes.yaxis.set_minor_formatter(NullFormatter())
     elif values:
         axes.set_ylim(0, 1.08 * max([*values, 1e-12]))
-
-
-def _two_and_five(value: float, _: Any) -> str:
-    return f"{value:g}" if f"{value:e}"[0] in "25" else ""
 
 
 def _common_boundaries(lines: list[_Line]) -> list[tuple[float, float, int]] | None:

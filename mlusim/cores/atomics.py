@@ -28,14 +28,6 @@ if TYPE_CHECKING:
     from mlusim.cores.tasks.waiting import Waiting
 
 
-def _wrap_up(old: Array, limit: Array) -> Array:
-    return np.where(old >= limit, 0, old + 1)
-
-
-def _wrap_down(old: Array, limit: Array) -> Array:
-    return np.where((old == 0) | (old > limit), limit, old - 1)
-
-
 # The new value of an element, from its old value and the operand, by the formulas of the vendor's header: the operand
 # replaces NaN, because a comparison with NaN is false.
 ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
@@ -46,8 +38,8 @@ ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "exch": lambda old, operand: np.broadcast_to(operand, old.shape),
-    "inc": _wrap_up,
-    "dec": _wrap_down,
+    "inc": lambda old, limit: np.where(old >= limit, 0, old + 1),
+    "dec": lambda old, limit: np.where((old == 0) | (old > limit), limit, old - 1),
 }
 COMPARE_AND_SWAP = "cas"
 # Names in the log: atomics that return the old value, and those that do not.

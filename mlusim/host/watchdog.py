@@ -6,7 +6,6 @@ import sys
 import threading
 from contextlib import suppress
 from sys import _current_frames
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.tasks.kernel_errors import Abandoned
@@ -67,9 +66,7 @@ class Watchdog:
         )
         self._thread.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         has_arrived = False
         while not has_arrived:
             # An error that was raised while the kernel ended arrives here. It must arrive: withdrawn, it would leave

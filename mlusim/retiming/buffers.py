@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -92,15 +93,15 @@ class Buffers:
         """Set the lifetimes of all buffers; `host_times_ps`: when the host continued after each wait, from 0 on."""
         log, chip = self._device.log, self._device.chip
         job_ends = _job_ends(log, self._device.board.cores_per_cluster)
-        host = _HostTimes(self._log, host_times_ps)
+        new_time = _host_clock(self._log, host_times_ps)
         for identity, record in enumerate(self._log.allocations):
             allocation = log.allocations[identity]
             if record.task == NONE:
                 log.allocations[identity] = replace(
                     record,
                     memory_name=chip.gdram.name,
-                    start_ps=host.of(record.start_ps),
-                    end_ps=host.of(record.end_ps),
+                    start_ps=new_time(record.start_ps),
+                    end_ps=new_time(record.end_ps),
                 )
             elif record.memory == MemoryKind.SRAM.value:
                 log.allocations[identity] = replace(allocation, end_ps=job_ends[allocation.task])
@@ -158,20 +159,17 @@ def _element_type(name: str, itemsize: int) -> np.dtype[Any]:
     return dtype if dtype.itemsize == itemsize else RAW[itemsize]
 
 
-class _HostTimes:
-    """Maps host times from the old clock to the new one, by the host's waits between them."""
+def _host_clock(old: Log, times_ps: Sequence[int]) -> Callable[[int], int]:
+    """Return the function that maps a host time to the new clock, by the host's waits before it; NONE stays NONE."""
+    ends = [max((launch.end_ps for launch in old.launches[:count]), default=0) for count in old.host.waits]
 
-    def __init__(self, old: Log, times_ps: Sequence[int]) -> None:
-        ends = [max((launch.end_ps for launch in old.launches[:count]), default=0) for count in old.host.waits]
-        self._ends = np.array(ends, np.int64)
-        self._times = times_ps
-
-    def of(self, time_ps: int) -> int:
-        """Map a time to the new clock; NONE stays NONE."""
+    def new_time(time_ps: int) -> int:
         if time_ps == NONE:
             return NONE
-        waits = int(np.searchsorted(self._ends, time_ps, side="right")) if time_ps else 0
-        return self._times[min(waits, len(self._times) - 1)]
+        waits = bisect_right(ends, time_ps) if time_ps else 0
+        return times_ps[min(waits, len(times_ps) - 1)]
+
+    return new_time
 
 
 # A launch, and the index in it of a union or of a BLOCK task.
