@@ -25,9 +25,9 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, for_caller, shown
 from mlusim.hardware import Board, board
+from mlusim.hardware.parameter_names import unknown_parameter
 from mlusim.inputs import as_plain, shape_parts
 from mlusim.quantities import NUMBER, as_number, in_unit, units_of
-from mlusim.spelling import nearest
 
 # More values are most likely a typing error.
 MAX_VALUES = 10_000
@@ -170,14 +170,10 @@ def boards_of(value: Any) -> list[Board]:
 
 def board_parameter(name: str) -> type:
     """Return the type, int or float, of a board's parameter. Raises `InputError` for an unknown name."""
-    kinds = {item.name: {"int": int, "float": float}.get(str(item.type)) for item in fields(Board)}
-    kind = kinds.get(name)
-    if kind is None:
-        suggestion = nearest(name, [key for key, value in kinds.items() if value], cutoff=0.4)
-        raise InputError(
-            f"a board has no parameter {shown(name)} to vary; {suggestion}`mlusim devices mlu370-x4` lists them"
-        )
-    return kind
+    kinds = {item.name: int if item.type == "int" else float for item in fields(Board) if item.type in ("int", "float")}
+    if name not in kinds:
+        raise InputError(f"vary: {unknown_parameter(name, kinds)}")
+    return kinds[name]
 
 
 def dtypes_of(value: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 A board:
   board_record, checks     `Board`, with the meaning of each parameter; the rules for their values
+  parameter_names          errors for unknown names of parameters
   toml_board               boards of users
   describe                 a board as rows of a table
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError
 from mlusim.hardware.checks import check_types, check_values
-from mlusim.spelling import nearest
+from mlusim.hardware.parameter_names import unknown_parameter
 from mlusim.units import GIGA, cycles_to_ps
 
 if TYPE_CHECKING:
@@ -281,10 +281,7 @@ class Board:
         names = [item.name for item in fields(self)]
         for key in changes:
             if key not in names:
-                suggestion = nearest(key, names)
-                raise BoardError(
-                    f"{self.name}: no parameter {key!r}; {suggestion}`mlusim devices {self.name}` lists them"
-                )
+                raise BoardError(f"{self.name}: {unknown_parameter(key, names)}")
         sources = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
         values = {key: _python_integer(value) for key, value in changes.items()}
         return Board(**(self.parameters() | values | {"sources": sources}))

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError, InputError
 from mlusim.files import cannot_read, read_text
 from mlusim.hardware.board_record import Board
+from mlusim.hardware.parameter_names import unknown_parameter
 from mlusim.hardware.presets import find_preset, mixing_ps
 from mlusim.inputs import as_path, check_is
 from mlusim.quantities import quantity, units_of
@@ -35,26 +35,6 @@ if TYPE_CHECKING:
 
 _KINDS = {item.name: str(item.type) for item in fields(Board) if item.name != "sources"}
 _MAX_LISTED = 4  # keys listed in a message before the rest is counted
-_ALMOST_EQUAL = 0.9  # similarity of names that differ in one letter or so
-
-# Units of the fields, and common alternatives. The longest are tried first.
-_UNIT_NAMES = {
-    "bytes_per_s": "bytes per second",
-    "bytes_per_cycle": "bytes per cycle",
-    "bytes_per_core": "bytes per core",
-    "bytes": "bytes",
-    "bits": "bits",
-    "hz": "hertz",
-    "ps": "picoseconds",
-    "cycles": "cycles",
-    "efficiency": "a fraction of 1",
-}
-_OTHER_UNITS = (
-    *("gb_per_s", "gib_per_s", "mb_per_s", "gb_s", "gbps", "mbps"),
-    *("b", "byte", "kb", "kib", "mb", "mib", "gb", "gib", "tb", "tib", "kbytes", "mbytes", "gbytes"),
-    *("khz", "mhz", "ghz", "s", "sec", "seconds", "ms", "us", "ns", "cycle", "bit", "percent"),
-)
-_UNIT = re.compile(rf"_({'|'.join(sorted([*_UNIT_NAMES, *_OTHER_UNITS], key=len, reverse=True))})$")
 
 
 def board_from_toml(path: str | PathLike[str]) -> Board:
@@ -75,7 +55,7 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
         if key not in _KINDS and isinstance(value, dict):
             raise BoardError(f"{file}: [{key}]: a board file is flat; only [sources] is a table")
         if key not in _KINDS:
-            raise BoardError(f"{file}: {_unknown_key_text(key)}")
+            raise BoardError(f"{file}: {unknown_parameter(key, _KINDS)}")
         table[key] = _value(file, key, value)
     table.setdefault("name", file.stem)
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
@@ -143,7 +123,7 @@ def _sources(file: Path, table: object) -> dict[str, str]:
         raise BoardError(f"{file}: sources must be a table of strings, not {type(table).__name__}")
     for key, source in table.items():
         if key not in _KINDS:
-            raise BoardError(f"{file}: sources.{key}: {_unknown_key_text(key)}")
+            raise BoardError(f"{file}: sources.{key}: {unknown_parameter(key, _KINDS)}")
         if not (isinstance(source, str) and source.strip()):
             raise BoardError(f"{file}: sources.{key} = {source!r} must be a string that says where the value is from")
     return table
@@ -171,39 +151,6 @@ def _value(file: Path, key: str, value: Any) -> Any:
         return quantity(key, value, integer=is_integer)
     except InputError as error:
         raise BoardError(f"{file}: {error.message}") from None
-
-
-def _unknown_key_text(key: str) -> str:
-    """Explain an unknown key, suggesting the intended one, with its unit if that is missing."""
-    stem = _UNIT.sub("", key)
-    stems = {_UNIT.sub("", key_name): key_name for key_name in _KINDS}
-    keys_with_unit = [key_name for key_name in _KINDS if _UNIT.sub("", key_name) == stem]
-    if keys_with_unit and stem != key:
-        return f"unknown key {key!r}; the unit is part of the key: {_with_units(keys_with_unit)}"
-    if keys_with_unit:
-        return f"{key!r} lacks its unit; did you mean {_with_units(keys_with_unit)}?"
-    likely_keys = get_close_matches(key.lower(), _KINDS, n=1, cutoff=_ALMOST_EQUAL)
-    # A part of a name, such as "bandwidth" of several.
-    parts = set(stem.lower().split("_"))
-    likely_keys = likely_keys or [key_name for key_name in _KINDS if parts <= set(_UNIT.sub("", key_name).split("_"))]
-    likely_keys = likely_keys or get_close_matches(key.lower(), _KINDS, n=1)
-    likely_keys = likely_keys or [stems[similar] for similar in get_close_matches(stem.lower(), stems, n=1)]
-    remedy = (
-        f"did you mean {_with_units(likely_keys)}?"
-        if likely_keys
-        else "`mlusim devices mlu370-x4 --toml` prints all keys"
-    )
-    return f"unknown key {key!r}; {remedy}"
-
-
-def _with_units(keys: list[str]) -> str:
-    return " or ".join(f"{key} ({unit})" if (unit := unit_of(key)) else key for key in keys[:_MAX_LISTED])
-
-
-def unit_of(key: str) -> str:
-    """Return the unit of a field by its suffix, in words; empty for a count or a name."""
-    match = _UNIT.search(key)
-    return _UNIT_NAMES.get(match[1], "") if match else ""
 
 
 def _literal(value: str | float, kind: str) -> str:

@@ -201,13 +201,13 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         # Not a misspelt `shape`: an option of other operators.
         ({"index_shape": (2, 2)}, r"index_shape: tin_shift has no such option; it has backward, rule, groups"),
         ({"strategi": "tight"}, r"strategi: tin_shift has no such option; did you mean strategy\? it has backward, .*"),
-        ({"vary": {"clock": 1}}, r"a board has no parameter 'clock' to vary; did you mean clock_hz\? .*"),
+        ({"vary": {"clock": 1}}, r"vary: 'clock' lacks its unit; did you mean clock_hz \(hertz\)\?"),
         ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is not a whole number"),
         (
             {"vary": {"clusters": 2}, "cores": 4},
             r"vary: cores decides the board's clusters: pass only one of the two",
         ),
-        ({"vary": {"name": ["x"]}}, r"a board has no parameter 'name' to vary.*"),
+        ({"vary": {"name": ["x"]}}, r"vary: no parameter 'name'; .*"),
         ({"cores": 0}, r"cores: 0 is not a whole number above 0"),
         ({"nram_bytes": "1.5KiB,x"}, r"nram_bytes: 'x' is neither a number.*"),
         ({"shape": "2,b"}, r"shape: 'b' is neither a number.*"),

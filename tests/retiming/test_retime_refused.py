@@ -158,7 +158,7 @@ def test_unknown_parameters_are_refused():
     run = ran("cast", "mlu370-x4")
     for values, message in (
         ({"warp_size": 32}, "no parameter 'warp_size'"),
-        ({"nram": 3}, r"no parameter 'nram'; did you mean nram_bytes\? "),
+        ({"nram": 3}, r"'nram' lacks its unit; did you mean nram_bytes \(bytes\)\?$"),
         ({"clock_hz": 0}, "clock_hz = 0 must be positive"),
         ({"clock_hz": "fast"}, "clock_hz = 'fast' must be an integer"),
         ({"kernel_start_ps": 1 << 63}, "is too large for a number of 64 bits"),
