@@ -187,5 +187,5 @@ def _byte_order_error(dtype: Dtype, prefix: str) -> InputError:
     native = dtype.newbyteorder("=").name
     return InputError(
         f"{prefix}dtype {dtype.str!r} is {native} in the other byte order, and elements are in this machine's "
-        f"({_NATIVE!r}): convert with x.astype(x.dtype.newbyteorder('='))",
+        f"({_NATIVE!r}): write {native!r}, and convert an array by x.astype({native!r})",
     )

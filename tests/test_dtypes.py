@@ -144,12 +144,13 @@ def test_ambiguous_width(name: str) -> None:
 def test_other_byte_order(value: str | np.dtype[Any]) -> None:
     swapped = np.dtype(value).newbyteorder("S")
     given = swapped.str if isinstance(value, str) else swapped
-    message = f"dtype {swapped.str!r} is {np.dtype(value).name} in the other byte order, and elements are in this"
+    name = np.dtype(value).name
+    message = f"dtype {swapped.str!r} is {name} in the other byte order, and elements are in this"
     with pytest.raises(InputError, match=f"^{re.escape(message)}") as caught:
         dtype_of(given)
     x = np.zeros(3, swapped)
-    assert str(caught.value).endswith("convert with x.astype(x.dtype.newbyteorder('='))")
-    assert dtype_of(x.astype(x.dtype.newbyteorder("=")).dtype) == np.dtype(value)
+    assert str(caught.value).endswith(f"write {name!r}, and convert an array by x.astype({name!r})")
+    assert dtype_of(x.astype(name).dtype) == np.dtype(value)
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=dtype_name)
