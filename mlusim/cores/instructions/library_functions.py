@@ -166,8 +166,9 @@ LIBRARY: list[Instruction] = [
     ),
     _binary(
         "scalbn",
-        # Beyond these exponents every result is 0 or infinite; NumPy takes none of 64 bits without a sign.
-        lambda a, b: np.ldexp(a, np.clip(b, -999, 999).astype(np.int32)),
+        # Beyond these exponents every result is 0 or infinite. NumPy takes no exponents of 64 bits without a sign, and
+        # NumPy 2.0 no negative limit for integers without a sign.
+        lambda a, b: np.ldexp(a, np.clip(b.astype(np.float64), -999, 999).astype(np.int32)),
         "dst = src0 times 2 to the power of the integer src1",
         "",
         operands=(DST, Operand("src0"), Operand("src1", Match.FREE, INTEGERS)),
