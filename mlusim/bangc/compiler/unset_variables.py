@@ -64,20 +64,33 @@ def with_single_iterations(source: Source) -> str:
     All uses in the first one are executed. In `float sum; for (...) sum += x[i];`, the value may otherwise be that of
     an earlier one, and g++ is not certain.
     """
-    before = list(source.edits)
+    before, end_of_constant = list(source.edits), -1
     for position, token in enumerate(source.tokens):
-        if token.text in ("for", "while") and token.kind == "word" and source.next_text(position) == "(":
-            _end_after_one(source, position)
+        if token.text == "constexpr":
+            # The compiler may need its result.
+            end_of_constant = max(end_of_constant, _end_of_function(source, position))
+        elif token.text in ("for", "while") and position > end_of_constant and source.next_text(position) == "(":
+            # Before what has been inserted there: the statement after the loop may be a launch.
+            source.edits[:0] = _end_after_one(source, position)
     text, source.edits[:] = source.edited(), before
     return text
 
 
-def _end_after_one(source: Source, position: int) -> None:
+def _end_of_function(source: Source, position: int) -> int:
+    """Return the brace that ends the function that a word begins to declare; -1 for anything else."""
+    parameters = source.parameters_of(position + 1)
+    body = source.body_of(parameters) if parameters > position + 1 else -1
+    return source.matching(body) if body >= 0 else -1
+
+
+def _end_after_one(source: Source, position: int) -> list[tuple[int, int, str]]:
+    """Return the edits that end a loop after one iteration; none if it has branches."""
     tokens, body = source.tokens, source.matching(position + 1) + 1
-    if body >= len(tokens) or tokens[body].text == ";":
-        return
+    if body + 1 >= len(tokens) or tokens[body].text == ";":
+        return []
     in_braces = tokens[body].text == "{"
     end = source.matching(body) if in_braces else source.end_of_declaration(body)
-    if end + 1 < len(tokens) and not any(token.text in _BRANCHES for token in tokens[position + 1 : end]):
-        source.insert(body + in_braces, "{ ")
-        source.insert(end + (not in_braces), " break; }" if not in_braces else " } break; ")
+    if end >= len(tokens) or any(token.text in _BRANCHES for token in tokens[position + 1 : end]):
+        return []
+    first, last = (tokens[body].stop, tokens[end].start) if in_braces else (tokens[body].start, tokens[end].stop)
+    return [(first, first, "{ "), (last, last, " } break; " if in_braces else " break; }")]

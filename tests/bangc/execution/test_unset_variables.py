@@ -114,3 +114,20 @@ def test_an_error_that_follows_from_it_does_not_hide_it(tmp_path: Path) -> None:
     result = call("bangc", "run", str(file), "--check")
     assert result.exit_code == 1
     assert "error: unset: at is used, and was never set\n  in     hidden.mlu:5" in result.stderr
+
+
+def test_loops_before_launches_and_in_constants_hide_no_use(tmp_path: Path) -> None:
+    file = tmp_path / "loops.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n"
+        "constexpr int sum(int n) { int s = 0; for (int i = 0; i < n; i++) { s += i; } return s; }\n"
+        "static_assert(sum(4) == 6);\n"
+        "__mlu_entry__ void k(float *y) {\n  float v;\n  if (__is_ipu()) y[0] = v;\n}\n"
+        "int main() {\n  float *y; int n = 0;\n  cnrtMalloc((void **)&y, 64);\n"
+        "  for (int i = 0; i < 3; i++) n += i;\n  k<<<n, cnrtFuncTypeBlock, nullptr>>>(y);\n"
+        "  return cnrtSyncDevice();\n}\n"
+    )
+    report = mlusim.verify(bangc.compile(file)["k"], mlusim.Output(1, "float32"), dim=1, kind="BLOCK")
+    assert [(finding.title, finding.sites[0].line) for finding in report.errors] == [
+        ("v is used, and was never set", 7)
+    ]
