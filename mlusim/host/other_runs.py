@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -20,11 +21,12 @@ from mlusim.host.run import Uploaded
 from mlusim.host.silence import silent
 from mlusim.log import Log
 from mlusim.memory.view import View
+from mlusim.verifier.changes import search
 from mlusim.verifier.changes.operand_changes import Change
-from mlusim.verifier.changes.search import fixing_barriers, fixing_remedies
 from mlusim.verifier.changes.source_changes import SourceChange
 from mlusim.verifier.consequences.other_results import OtherRun
 from mlusim.verifier.order.happens_before import BY_OFFSETS
+from mlusim.verifier.polling import records_before_polls
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine
 from mlusim.verifier.split.coverage import written_elements
@@ -64,6 +66,7 @@ class OtherRuns:
         partial: names of outputs of which a part may stay unwritten; True for all.
         stall_s: how long the kernel may issue nothing.
         is_sound: whether the checker finds no error in the run of a device.
+        polls: whether that run ended in polls of memory that nothing sets.
     """
 
     kernel: Kernel
@@ -75,7 +78,10 @@ class OtherRuns:
     partial: bool | tuple[str, ...] = ()
     stall_s: float = DEFAULT_STALL_S
     is_sound: Callable[[Device], bool]
+    polls: bool = False
     _stalls: int = field(default=0, init=False)
+    # Operations of runs with a change.
+    _spent: int = field(default=0, init=False)
 
     def in_order(self) -> OtherRun:
         """Run it with each operation of a core done before its next one is issued."""
@@ -89,23 +95,29 @@ class OtherRuns:
 
     def fixing(self, records: Sequence[int], lines: Collection[SourceLine]) -> list[str]:
         """Return the remedies of changes of one line that fix it, as `changes.search.fixing_remedies`."""
-        return fixing_remedies(self.kernel, self.log, records, lines, self._is_fixed)
+        return search.fixing_remedies(self.kernel, self.log, records, lines, self._is_fixed, self._operations)
 
     def fixing_barriers(self, *, is_hang: bool) -> list[str]:
         """Return the remedies of barriers that fix it, as `changes.search.fixing_barriers`."""
-        return fixing_barriers(self.kernel, self.log, self._is_fixed, is_hang=is_hang)
+        return search.fixing_barriers(self.kernel, self.log, self._is_fixed, is_hang=is_hang)
+
+    @cached_property
+    def _operations(self) -> int:
+        return records_before_polls(self.log) if self.polls else len(self.log)
 
     def _is_fixed(self, change: Change | SourceChange) -> bool:
-        if self._stalls == _MOST_STALLS:
+        if self._stalls == _MOST_STALLS or self._spent > search.MOST_COST:
             return False
-        max_operations = _LONGER * (len(self.log) + 1)
+        max_operations = (_LONGER // 4 if self.polls else _LONGER) * (self._operations + 1)
         limits = {"max_operations": max_operations, "stall_s": min(self.stall_s, _STALL_S)}
-        with silent(), change.applied(self.kernel) as changed:
-            try:
+        try:
+            with silent(), change.applied(self.kernel) as changed:
                 device, run = self.start(changed=changed, limits=limits)
                 error = error_of(device)
-            except MlusimError:
-                return False
+        except (MlusimError, SyntaxError, ValueError):
+            # Python does not compile every change.
+            return False
+        self._spent += len(device.log)
         if error is not None:
             self._stalls += isinstance(error, OperationLimitError) and len(device.log) < max_operations
             return False

@@ -17,6 +17,7 @@ from mlusim.errors import (
     BoardError,
     InputError,
     LaunchError,
+    OperationLimitError,
     shown,
 )
 from mlusim.hardware import DEFAULT_BOARD, Board, board
@@ -136,6 +137,7 @@ def verify(
                 partial=partial,
                 stall_s=stall_s,
                 is_sound=lambda run: check(run.log, run.board).ok,
+                polls=isinstance(error_text, OperationLimitError),
             )
             further = others.in_order, others.from_zeros, others.fixing, others.fixing_barriers
             report = replace(report, findings=by_other_results(report.findings, *further))

@@ -14,7 +14,8 @@ Checks:
   uninitialised            reads of uninitialised bytes, and whether they have an effect
   split                    the split proof, and the balance of the split
   deadlocks                barriers and locks for which tasks wait forever, and locks that are never released
-  raised_errors            the error that ended a run, and those that a kernel caught
+  raised_errors            the error that ended a run, and those that a kernel caught; `polling`: what an endless task
+                           waits for
   wrong_values, producer   wrong values, and the operations that computed them; `value_remedies`: those to check first
   unused, unread           unused allocations and leaks, and results on chip that nothing reads
   replaced                 results that are replaced before anything reads them

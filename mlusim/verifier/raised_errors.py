@@ -22,6 +22,7 @@ from mlusim.log import Log
 from mlusim.verifier.call_sites import calls_around
 from mlusim.verifier.deadlocks import deadlock, locks_in_use
 from mlusim.verifier.findings import Finding
+from mlusim.verifier.polling import last_poll
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of, source_file
 
@@ -72,13 +73,16 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         lock = next(record for (_, number), record in locks.items() if number == refused["holds"])
         acquires = location_of(*run.log.lines[int(run.columns["line"][lock])][:2])
         remedy = f"acquire and release the same lock: {acquires} acquires lock {refused['holds']}"
+    poll = last_poll(run) if kind == "endless" and "what they poll" in error.message else None
+    remedies = (poll.remedy, remedy) if poll else (remedy,)
     return Finding(
         kind=kind,
         title=error.message,
         location=_with_source(error.location, at) + _call_locations(calls),
-        sites=() if lock is None else (run.site(lock, "locks"),),
+        region=poll.region if poll else "",
+        sites=(poll.site,) if poll else () if lock is None else (run.site(lock, "locks"),),
         rule=rule,
-        remedies=(remedy,) if remedy else (),
+        remedies=tuple(filter(None, remedies)),
         fields={"error": type(error).__name__, **_line_fields(at), **_named_buffer(error.message)},
         clues=refused,
     )

@@ -9,5 +9,6 @@ Of the source in Python:
   source_changes           the source of a kernel in Python, changed
   functions                the functions that a kernel may call, and runs in which one of them is replaced
   mistaken_names           other names and indices; `other_numbers`, `other_calls`: other numbers and calls
+  missing_statements       one more statement: a first write, an update, a guard, a flag
   syntax_parts             where an expression stands, and what may stand there; `source_text`: how a change is written
 """

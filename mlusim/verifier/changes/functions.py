@@ -1,13 +1,14 @@
 """The functions in Python that a kernel may call, and runs in which one of them is replaced."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import dis
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from threading import RLock, get_ident
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -44,7 +45,7 @@ def functions_of(kernel: Kernel) -> Iterator[FunctionType]:
 def _named_by(function: FunctionType) -> Iterator[Any]:
     """Yield the values of a function's globals, closure and defaults, and the members of modules that it names."""
     attributes = {name for code in _codes_in(function.__code__) for name in code.co_names}
-    for value in globals_of(function).values():
+    for value in _globals_of(function).values():
         yield value
         if isinstance(value, ModuleType):
             yield from (member for name, member in vars(value).items() if name in attributes)
@@ -56,15 +57,16 @@ def _named_by(function: FunctionType) -> Iterator[Any]:
     yield from (function.__defaults__ or (), function.__kwdefaults__ or {}, vars(function).get("__wrapped__"))
 
 
-def globals_of(function: FunctionType) -> dict[str, Any]:
+def _globals_of(function: FunctionType) -> dict[str, Any]:
     """Return the values of the global names in a function; those of attributes are none."""
-    names = [
-        instruction.argval
-        for code in _codes_in(function.__code__)
-        for instruction in dis.get_instructions(code)
-        if instruction.opname == "LOAD_GLOBAL"
-    ]
+    names = _global_names_in(function.__code__)
     return {name: function.__globals__[name] for name in names if name in function.__globals__}
+
+
+@lru_cache(maxsize=64)
+def _global_names_in(code: CodeType) -> list[str]:
+    instructions = (instruction for inner_code in _codes_in(code) for instruction in dis.get_instructions(inner_code))
+    return [instruction.argval for instruction in instructions if instruction.opname == "LOAD_GLOBAL"]
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -94,11 +96,12 @@ def _behind(value: Any) -> list[Any]:
 def compiled(function: FunctionType, node: Definition) -> CodeType:
     """Return the code of a function with another definition."""
     # Python compiles calls of a name that the module imports in another way.
-    imported = [name for name, value in globals_of(function).items() if isinstance(value, ModuleType | type)]
+    imported = [name for name, value in _globals_of(function).items() if isinstance(value, ModuleType | type)]
     imports = [f"import {name}" for name in imported]
     tree = syntax_tree("\n".join((*imports, f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass")))
     tree.body[-1].body = [node]  # type: ignore[attr-defined]  # of a definition
-    code: Any = compile(tree, function.__code__.co_filename, "exec", dont_inherit=True)
+    flags = function.__code__.co_flags & __future__.annotations.compiler_flag
+    code: Any = compile(tree, function.__code__.co_filename, "exec", flags, dont_inherit=True)
     for part in (_ENCLOSING, function.__code__.co_name):
         inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
         code = next(inner_code for inner_code in inner if inner_code.co_name == part)

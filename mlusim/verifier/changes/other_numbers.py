@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from mlusim.verifier.changes.syntax_parts import Part, Place, method_of, places_in
@@ -21,9 +22,15 @@ def changes_of_numbers(node: ast.AST) -> Iterator[Part]:
         yield Part(Place(node, "ops", 0), _WITH_EQUAL[type(node.ops[0])]())
     for place in _places_of_numbers(node):
         yield from (Part(place, number) for number in other_numbers(place.content))
-    for place in places_in(node) if isinstance(node, ast.Subscript) else ():
+    for place in places_in(node):
         if isinstance(place.content, ast.Slice):
             yield from (Part(place, moved) for step in (1, -1) if (moved := _moved(place.content, step)))
+        elif isinstance(place.content, ast.BinOp) and isinstance(place.content.op, ast.Add | ast.Sub):
+            yield from (Part(place, moved) for moved in _moved_into_index(place.content))
+        elif isinstance(place.content, ast.Subscript) and isinstance(index := place.content.slice, ast.BinOp):
+            # A number of a list.
+            element = ast.Subscript(place.content.value, index.left, ast.Load())
+            yield Part(place, ast.BinOp(element, index.op, index.right))
 
 
 def is_number(node: ast.expr) -> bool:
@@ -75,6 +82,16 @@ def _other_sums(number: ast.BinOp) -> Iterator[ast.expr]:
     for right in other_numbers(number.right):
         is_zero = isinstance(right, ast.Constant) and right.value == 0
         yield number.left if is_zero else ast.BinOp(number.left, number.op, right)
+
+
+def _moved_into_index(total: ast.BinOp) -> Iterator[ast.expr]:
+    """Yield the first term of a sum, with the other one added to an index in it."""
+    for number, node in enumerate(ast.walk(total.left)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice | ast.Tuple):
+            moved = deepcopy(total.left)
+            element: Any = list(ast.walk(moved))[number]
+            element.slice = ast.BinOp(element.slice, total.op, total.right)
+            yield moved
 
 
 def _moved(part: ast.Slice, step: int) -> ast.Slice | None:

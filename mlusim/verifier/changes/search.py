@@ -29,12 +29,13 @@ from mlusim.verifier.findings import wrong_part
 from mlusim.verifier.source_file import SourceLine
 
 # Limits on the runs with a change: their number, and their cost in operations, of which one takes about 20 us.
-_MOST_RUNS = 400
+_MOST_RUNS = 600
 MOST_COST = 120_000
 _BYTES_OF_AN_OPERATION = 1 << 15
 _MOST_REMEDIES = 3
-# The search ends with as many changes that fix the kernel.
+# The search ends with as many changes that fix the kernel, or this many runs after the first of them.
 _ENOUGH_FIXES = 6
+_MOST_MORE_RUNS = 60
 _SIDES = ("dst", "a", "b")
 # Other numbers in a call of compiled code.
 _OTHER_NUMBERS: dict[str, Callable[[Any], Any]] = {
@@ -54,6 +55,7 @@ def fixing_remedies(
     records: Sequence[int],
     lines: Collection[SourceLine],
     fixes: Callable[[Change | SourceChange], bool],
+    operations: int,
 ) -> list[str]:
     """Return the remedies of the changes that fix a kernel, the likeliest first; of a line, what to write there.
 
@@ -63,8 +65,9 @@ def fixing_remedies(
         records: what made a wrong element, the nearest first.
         lines: where the errors are.
         fixes: whether a change fixes it.
+        operations: how many operations a run with a change has, about.
     """
-    most = min(_MOST_RUNS, MOST_COST // _cost(log))
+    most = min(_MOST_RUNS, MOST_COST // _cost(log, operations))
     if not most:
         return []
     fixing: list[Change] = []
@@ -73,7 +76,9 @@ def fixing_remedies(
         fixing = [change for change, _ in zip(changes, runs, strict=False) if fixes(change)]
     remedies = [change.remedy for change in sorted(fixing, key=lambda change: change.rank)]
     source_changes = islice(source_changes_of(kernel, lines, [*_made_at(log, records)]), most)
-    fixing_sources = islice((change for change in source_changes if fixes(change)), _ENOUGH_FIXES)
+    fixing_sources = [*islice((change for change in source_changes if fixes(change)), 1)]
+    others = islice(source_changes, _MOST_MORE_RUNS if fixing_sources else 0)
+    fixing_sources += islice((change for change in others if fixes(change)), _ENOUGH_FIXES - 1)
     by_line = {change.at: change for change in sorted(fixing_sources, key=lambda change: -len(change.new))}
     remedies += [change.remedy for change in sorted(by_line.values(), key=lambda change: len(change.new))]
     return list(dict.fromkeys(remedies))[:_MOST_REMEDIES]
@@ -85,7 +90,7 @@ def fixing_barriers(kernel: Kernel, log: Log, fixes: Callable[[SourceChange], bo
     If it hangs, one that is moved out of an `if`, and one more, may fix it, too.
     """
     waited_for = [name for name in log.ops if name in BARRIERS] if is_hang else ()
-    changes = islice(barrier_changes_of(kernel, waited_for), min(_MOST_RUNS, MOST_COST // _cost(log)))
+    changes = islice(barrier_changes_of(kernel, waited_for), min(_MOST_RUNS, MOST_COST // _cost(log, len(log))))
     return list(islice((change.remedy for change in changes if fixes(change)), _MOST_REMEDIES))
 
 
@@ -96,13 +101,14 @@ def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:
         yield from calls_around(log, line)
 
 
-def _cost(log: Log) -> int:
+def _cost(log: Log, operations: int) -> int:
     """Return what a run costs, in operations: their number, and what they and the host copy."""
     sizes = np.array([box.itemsize * int(np.prod(box.shape, dtype=np.int64)) for box in log.boxes] or [0])
     boxes = Columns(log.records)["dst_box"]
+    boxes = boxes[:operations]
     copied = int(sizes[boxes[boxes != NONE]].sum())
     tensors = sum(allocation.nbytes for allocation in log.allocations if allocation.memory == "gdram")
-    return 1 + len(log) + (copied + tensors) // _BYTES_OF_AN_OPERATION
+    return 1 + operations + (copied + tensors) // _BYTES_OF_AN_OPERATION
 
 
 def _changes_of_operands(log: Log, records: Sequence[int], near: Collection[SourceLine]) -> Iterator[Iterator[Change]]:

@@ -8,23 +8,16 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from types import CodeType, FunctionType
 from typing import Any
 
 from mlusim.cores.core import Kernel
 from mlusim.source_code import syntax_tree, tree_of_function
 from mlusim.verifier.changes.functions import Definition, compiled, functions_of, replaced
+from mlusim.verifier.changes.missing_statements import Gap, barriers_in_branches, gaps_in, missing_statements
 from mlusim.verifier.changes.mistaken_names import Names
-from mlusim.verifier.changes.other_calls import (
-    Gap,
-    barriers_in_branches,
-    changes_of_calls,
-    clamped,
-    gaps_in,
-    insertions,
-    other_barriers,
-)
+from mlusim.verifier.changes.other_calls import changes_of_calls, clamped, other_barriers
 from mlusim.verifier.changes.other_numbers import changes_of_numbers
 from mlusim.verifier.changes.source_text import Text
 from mlusim.verifier.changes.syntax_parts import Part, Place, changed, names_in
@@ -86,12 +79,18 @@ def source_changes_of(
         first, *others = [*by_line(parts, close), iter(())]
         return _alternate([first, chain(*by_line(parts, rest)), *others])
 
-    names = by_line(_likely_names, close)
-    likely = chain(*names[: len(lines)], _in_turn(names[len(lines) :]), _in_turn(by_line(_likely_names, rest)))
-    kinds = map(of_kind, (_calls, _numbers, _other_names, _clamped))
+    names = by_line(lambda source: source.names.likely_changes, close)
+    other_names = by_line(lambda source: source.names.likely_changes, rest)
+    likely = chain(*names[: len(lines)], _alternate(names[len(lines) :]), _alternate(other_names))
+    kinds: list[_PartsOf] = [
+        lambda _: changes_of_calls,
+        lambda _: changes_of_numbers,
+        lambda source: source.names.other_changes,
+        lambda source: partial(clamped, function=source.node),
+    ]
     insertions_in = (source.insertions([*close, *rest]) for source in sources)
     # Likely names twice, so that they get a larger share of the runs.
-    return _distinct(_alternate((likely, likely, *kinds, *insertions_in)))
+    return _distinct(_alternate((likely, likely, *map(of_kind, kinds), *insertions_in)))
 
 
 def barrier_changes_of(kernel: Kernel, waited_for: Collection[str] = ()) -> Iterator[SourceChange]:
@@ -104,37 +103,12 @@ def barrier_changes_of(kernel: Kernel, waited_for: Collection[str] = ()) -> Iter
     yield from (change for source in sources for change in source.barriers(waited_for))
 
 
-def _likely_names(source: FunctionSource) -> _Parts:
-    return source.names.likely_changes
-
-
-def _other_names(source: FunctionSource) -> _Parts:
-    return source.names.other_changes
-
-
-def _calls(_: FunctionSource) -> _Parts:
-    return changes_of_calls
-
-
-def _numbers(_: FunctionSource) -> _Parts:
-    return changes_of_numbers
-
-
-def _clamped(source: FunctionSource) -> _Parts:
-    return partial(clamped, function=source.node)
-
-
 def _distinct(changes: Iterable[SourceChange]) -> Iterator[SourceChange]:
     remedies = set()
     for change in changes:
         if change.remedy not in remedies:
             remedies.add(change.remedy)
             yield change
-
-
-def _in_turn(groups: Iterable[Iterator[SourceChange]]) -> Iterator[SourceChange]:
-    """Yield one change of each group in turn."""
-    return (change for changes in zip_longest(*groups) for change in changes if change is not None)
 
 
 def _alternate(groups: Iterable[Iterator[SourceChange]]) -> Iterator[SourceChange]:
@@ -199,9 +173,9 @@ class FunctionSource:
                     yield self._change([part], line, new, f"write `{new}` in place of `{old}` at {line.location}")
 
     def insertions(self, lines: Collection[SourceLine]) -> Iterator[SourceChange]:
-        """Yield one more call: zeros before a loop that sums, or a copy that another line has, below some lines."""
+        """Yield one more statement, which some lines may lack."""
         own_lines = [line.line for line in lines if line.file == self.function.__code__.co_filename]
-        return (self._with_statement(gap, statement) for gap, statement in insertions(self.node, own_lines))
+        return (self._with_statement(gap, statement) for gap, statement in missing_statements(self.node, own_lines))
 
     def barriers(self, names: Collection[str]) -> Iterator[SourceChange]:
         """Yield barriers moved out of an `if`, and one more of some, at each place below the parameter of the core."""
@@ -217,7 +191,7 @@ class FunctionSource:
             yield from (self._with_statement(gap, statement) for gap in gaps_in(self.node))
 
     def _with_statement(self, gap: Gap, statement: ast.stmt) -> SourceChange:
-        line, text = self.line_of(gap.beside), ast.unparse(statement)
+        line, text = self.line_of(gap.beside), ast.unparse(statement).replace("\n    ", " ")
         return self._change([gap.with_statement(statement)], line, text, f"write `{text}` {gap.side} {line.location}")
 
     def _change(self, parts: Sequence[Part], line: SourceLine, new: str, what: str) -> SourceChange:

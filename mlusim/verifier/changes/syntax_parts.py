@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+COPIES = ("memcpy", "memcpy_async")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -82,6 +84,7 @@ def method_of(node: Any) -> str:
     return node.func.attr.removeprefix("cycle_") if is_method else ""
 
 
-def allocates(node: ast.Assign) -> bool:
-    """Return whether an assignment allocates a buffer."""
-    return any(method_of(value) == "alloc" for value in ast.walk(node.value))
+def allocated_by(node: ast.Assign) -> list[str]:
+    """Return the names of the buffers that an assignment allocates."""
+    is_allocation = any(method_of(value) == "alloc" for value in ast.walk(node.value))
+    return names_in(*node.targets) if is_allocation else []

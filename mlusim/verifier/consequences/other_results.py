@@ -37,6 +37,7 @@ _OF_NUMBERS = (
     "copy",
     "operand",
     "hang",
+    "endless",
     "stopped",
 )
 
@@ -122,8 +123,8 @@ def _with_changes(
 
 def _may_be_changed(finding: Finding, ordered: Collection[Finding]) -> bool:
     """Return whether another number at one line may fix a fault: what is known of it is no sync, barrier or atomic."""
-    if finding.kind == "task-race" and _wrong_outputs(finding):
-        return finding not in ordered
+    if finding.kind == "task-race" and (_wrong_outputs(finding) or finding.writes_twice):
+        return finding.writes_twice or finding not in ordered
     first = finding.remedies[0] if finding.remedies else ""
     return finding.kind in _OF_NUMBERS or (finding.kind in ("race", "task-race") and fixes_by(first, *_NO_SYNC))
 

@@ -213,8 +213,12 @@ def _wait_for_each_flag(run: Run, flags: Integers, polls: Integers, store_positi
     of_task = order.of_task(int(order.task[store_position]))
     first = of_task.start + int(np.flatnonzero(order.line[of_task] == order.line[store_position])[0])
     following = flags[flags > store_position]
-    if flags[0] < first or not len(following):
+    if flags[0] < first:
         return [_store_before_atomic(run, store, int(flags[flags < store_position][-1]))]
+    if not len(following):
+        lines = (run.line_at(int(polls[-1])), run.line_at(int(flags[-1])))
+        name = run.log.allocations[int(run.columns["dst_alloc"][order.record[flags[-1]]])].name
+        return [wrong_part(name, lines, f"what follows {store.location} is another flag")]
     at, poll_line = (run.line_at(int(position)).location for position in (following[0], polls[-1]))
     return [f"wait at {poll_line} for the atomic at {at} that follows {store.location}: the task goes on before it"]
 

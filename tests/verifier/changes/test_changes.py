@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from findings import X
 from kernel_lines import at
 from kernel_pairs import CASES as PAIRS
 from kernel_pairs import report_of
-from mlusim import Output, verify
+from mlusim import InOut, Output, verify
 from mlusim.host.silence import silent
 from mlusim.verifier.changes import search
 from mlusim.verifier.changes.source_changes import EVERY_OUTPUT
@@ -255,6 +256,65 @@ async def loaded_row(core, x, out, index):
         await core.memcpy(out[place], tile)
 
 
+async def number_plus_one(core, x, out):
+    tile = core.nram.alloc(8, x.dtype, "tile")
+    bounds = [0, 2, 1, 4, 3, 6, 5, 7, math.floor(0.5)]
+    for number in range(8):
+        await core.memcpy(tile, x[bounds[number] + 1])
+        await core.memcpy(out[number], tile)
+
+
+async def swapped_counters(core, x, out):
+    tile = core.nram.alloc((4, 2), x.dtype, "tile")
+    for first in range(0, 8, 4):
+        for column in range(0, 8, 2):
+            await core.memcpy(tile, x[first : first + 4, column : column + 2])
+            await core.memcpy(out[column : column + 4, first : first + 2], tile)
+
+
+async def whole_tile(core, x, out):
+    tile, top = core.nram.alloc((4, 8), x.dtype, "tile"), core.nram.alloc(8, x.dtype, "top")
+    for first in range(0, 8, 3):
+        n = min(3, 8 - first)
+        await core.memcpy(tile[:n], x[first : first + n])
+        core.max_rows(top, tile)
+        await core.memcpy(out[first // 3], top)
+
+
+async def not_guarded(core, x, out):
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(8, x.dtype, "tile")
+    await core.memcpy(tile, x[core.task_id])
+    await core.memcpy(out[core.task_id], tile)
+
+
+async def not_renewed(core, x, out):
+    tile = core.nram.alloc(8, x.dtype, "tile")
+    before = 0.0
+    for row in range(8):
+        await core.memcpy(tile, x[row])
+        value = await core.load(tile[0])  # noqa: F841 - the fault
+        core.add(tile, tile, before)
+        await core.memcpy(out[row], tile)
+
+
+async def not_set(core, x, out, flags):
+    if core.is_memory_core:
+        return
+    tile, seen = core.nram.alloc(8, x.dtype, "tile"), core.nram.alloc(1, "int32", "seen")
+    if core.task_id == 0:
+        await core.memcpy(tile, x[0])
+        await core.memcpy(out[0], tile)
+        return
+    while True:
+        await core.atomic_add(seen, flags[0:1], 0)
+        if await core.load(seen[0]) == 1:
+            break
+    await core.memcpy(tile, out[0])
+    await core.memcpy(out[core.task_id], tile)
+
+
 async def early_return(core, x, out):
     box = core.sram.alloc(x.shape[1], x.dtype, "box")
     if core.is_memory_core:
@@ -304,6 +364,33 @@ def test_another_barrier_in_place_of_one_comes_first():
     )
 
 
+def test_a_flag_that_no_task_sets_is_named_and_set():
+    expected = {"out": np.repeat(X[:1], 4, 0)}
+    arguments = X, Output((4, 8)), InOut(np.zeros(4, np.int32))
+    (endless,) = verify(not_set, *arguments, reference=expected, dim=4, max_operations=20_000).errors
+    line = at(not_set, "memcpy(out[0], tile)")
+    assert endless.kind == "endless"
+    assert endless.region == "flags[0], 4 B"
+    assert endless.remedies[:2] == (
+        f"write `await core.atomic_reduce_exch(flags[0:1], 1)` after {line}: then {EVERY_OUTPUT}",
+        "let another task set flags by an atomic once what task 2 waits for is done: nothing else writes it",
+    )
+
+
+def test_a_hang_in_a_kernel_with_an_inner_function_is_searched():
+    async def with_inner(core, x, out):
+        def row():
+            return core.core_id
+
+        await early_return(core, x, out[row() :] if not core.is_memory_core and row() > 3 else out)
+
+    expected = np.repeat(X[:1], 4, 0)
+    (hang,) = verify(with_inner, X, Output.like(expected), reference=expected, dim=4).errors
+    assert (
+        f"write `await core.sync_cluster()` before {at(early_return, '  return')}: then {EVERY_OUTPUT}" in hang.remedies
+    )
+
+
 def test_a_kernel_that_is_not_what_its_file_says_is_not_changed_there():
     code = wrong_bound.__code__
     kernel = FunctionType(code.replace(co_consts=tuple(6 if one == 7 else one for one in code.co_consts)), globals())
@@ -339,13 +426,23 @@ CASES = [
     (lost_clear, X.reshape(2, 4, 8).sum(1), BLOCK, "write `core.write_zero(acc)` before test_changes.py:"),
     (no_limit, X, BLOCK, "write `count = min(3, x.shape[0] - first)`"),
     (loaded_row, X[PERMUTED], {**BLOCK, "index": PERMUTED}, "write `x[row]` in place of `x[place]`"),
+    (
+        number_plus_one,
+        X[[2, 1, 4, 3, 6, 5, 7, 0]],
+        BLOCK,
+        "write `x[bounds[number + 1]]` in place of",
+    ),
+    (swapped_counters, X, BLOCK, "write `out[first:first + 4, column:column + 2]` in place of"),
+    (whole_tile, -X[[0, 3, 6]], BLOCK, "write `core.max_rows(top, tile[:n])` in place of"),
+    (not_guarded, X, {"dim": 12}, "write `if core.task_id >= x.shape[0]: return` before test_changes.py:"),
+    (not_renewed, X + np.array([[0], *X[:-1, :1]], X.dtype), BLOCK, "write `before = value` after test_changes.py:"),
     (last_of_all, X[0].sum(keepdims=True), BLOCK, "write `total = total + await core.load(tile[column])`"),
 ]
 
 
 @pytest.mark.parametrize(("kernel", "expected", "options", "remedy"), CASES, ids=range(len(CASES)))
 def test_the_change_that_fixes_comes_first(kernel, expected, options, remedy):
-    x = {wrong_mode: X / 3, first_block: CUBES}.get(kernel, X)
+    x = {wrong_mode: X / 3, first_block: CUBES, whole_tile: -X}.get(kernel, X)
     (finding,) = verify(kernel, x, Output(expected.shape, expected.dtype), reference=expected, **options).errors
     assert finding.remedies[0].startswith(remedy), finding.text()
     assert finding.remedies[0].endswith(EVERY_OUTPUT)

@@ -1,0 +1,248 @@
+"""Statements that the source of a kernel may lack, and the places for them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from mlusim.cores.core import Core
+from mlusim.cores.synchronisation.barrier import BARRIERS
+from mlusim.source_code import syntax_tree
+from mlusim.verifier.changes.functions import Definition
+from mlusim.verifier.changes.syntax_parts import Part, Place, allocated_by, method_of, names_in, places_in
+
+_BLOCKS = ("body", "orelse", "finalbody")
+_UNARY = ("move", "square", "abs", "neg", "exp", "sqrt", "recip", "relu")
+_BINARY = ("add", "mul", "sub", "div", "maximum", "minimum")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A place for one more statement: beside one in a block of an owner."""
+
+    owner: Any
+    field: str
+    index: int
+    beside: ast.stmt
+    side: Literal["before", "after"] = "before"
+
+    def with_statement(self, statement: ast.stmt) -> Part:
+        """Return the block with one more statement here."""
+        block = getattr(self.owner, self.field)
+        return Part(Place(self.owner, self.field), [*block[: self.index], deepcopy(statement), *block[self.index :]])
+
+    @property
+    def below(self) -> Gap:
+        """The place below the statement."""
+        return replace(self, index=self.index + 1, side="after")
+
+
+def gaps_in(function: Definition) -> Iterator[Gap]:
+    """Yield the places in a function before each statement, and after the last one of each block.
+
+    Not those in inner functions that cannot wait.
+    """
+    waiting: list[Any] = [function]
+    while waiting:
+        owner = waiting.pop(0)
+        for field in _BLOCKS:
+            block = getattr(owner, field, ())
+            waiting += [statement for statement in block if not isinstance(statement, ast.FunctionDef | ast.ClassDef)]
+            if not block or (field == "orelse" and isinstance(owner, ast.If) and _is_elif(block)):
+                continue
+            yield from (Gap(owner, field, index, statement) for index, statement in enumerate(block))
+            yield Gap(owner, field, len(block), block[-1], "after")
+
+
+def barriers_in_branches(function: Definition) -> Iterator[tuple[Gap, Gap]]:
+    """Yield the places of the barriers in the branches of each `if`, and the places below that `if`."""
+    gaps = {gap.beside: gap for gap in gaps_in(function) if gap.side == "before"}
+    with_elif = (node for node in ast.walk(function) if isinstance(node, ast.If) and _is_elif(node.orelse))
+    before_elif = {node.orelse[0]: node for node in with_elif}
+    for gap in gaps.values():
+        if isinstance(branch := gap.owner, ast.If) and method_of(_call_of(gap.beside)) in BARRIERS:
+            while branch in before_elif:
+                branch = before_elif[branch]
+            yield gap, gaps[branch].below
+
+
+def missing_statements(function: Definition, lines: Sequence[int]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield statements that some lines, the likeliest first, may lack before them, and where.
+
+    Those of which a kernel has few come first: an update of what a loop begins with, and a guard of an empty slice.
+    """
+    gaps = [gap for gap in gaps_in(function) if gap.side == "before"]
+    by_line = {gap.beside.lineno: gap for gap in gaps}
+    near = [by_line[line] for line in dict.fromkeys(lines) if line in by_line]
+    around = {gap: [other for other in reversed(gaps) if _is_around(other.beside, gap.beside)] for gap in near}
+    for gap in near[:1]:
+        yield from _flags(gap, gaps) if isinstance(function, ast.AsyncFunctionDef) else ()
+        yield from ((place, guard) for place in around[gap] for guard in _guards(gap, place, function))
+    for gap in gaps:
+        for call in _sums_in(gap.beside) if isinstance(gap.beside, ast.For | ast.While | ast.Expr) else ():
+            yield gap, _call(call, "write_zero", call.args[0])
+    calls = {ast.unparse(gap.beside): gap.beside for gap in gaps if _call_of(gap.beside)}
+    yield from _updates(gaps)
+    allocations = {name: gap for gap in gaps if isinstance(gap.beside, ast.Assign) for name in allocated_by(gap.beside)}
+    buffers = allocations or [argument.arg for argument in function.args.args]
+    for gap in near:
+        yield from _first_writes(gap, _before(gap, around[gap], gaps), allocations, with_others=gap is near[0])
+        yield from _repeated(gap, calls.values())
+        yield from _instructions(gap, calls.values(), buffers)
+
+
+def _is_around(outer: ast.stmt, inner: ast.stmt) -> bool:
+    """Return whether a statement is another one, or has it in a block."""
+    return outer.lineno <= inner.lineno and (inner.end_lineno or 0) <= (outer.end_lineno or 0)
+
+
+def _flags(gap: Gap, gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield what sets a flag that an atomic looks at, below the other calls in the function."""
+    call = _call_of(gap.beside)
+    if method_of(call).startswith("atomic_") and len(call.args) > 1:
+        for other in (other for other in gaps if _call_of(other.beside) and other is not gap):
+            flag = ast.Expr(ast.Await(_call(call, "atomic_reduce_exch", call.args[1], ast.Constant(1)).value))
+            yield other.below, flag
+
+
+def _guards(gap: Gap, place: Gap, function: Definition) -> Iterator[ast.stmt]:
+    """Yield ends of a turn or of the task where a slice in a statement is empty, or an index is beyond its tensor."""
+    loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]
+    in_loop = any(_is_around(loop, place.beside) for loop in loops if loop is not place.beside)
+    tensors = [argument.arg for argument in function.args.args]
+    for part in (node for node in ast.walk(gap.beside) if isinstance(node, ast.Subscript)):
+        for axis, index in enumerate(spot.content for spot in places_in(part)):
+            condition = ""
+            if isinstance(index, ast.Slice):
+                lower = ast.unparse(index.lower) if index.lower else "0"
+                condition = f"{lower} >= {ast.unparse(index.upper)}" if index.upper else ""
+            elif ast.unparse(part.value) in tensors:
+                condition = f"{ast.unparse(index)} >= {ast.unparse(part.value)}.shape[{axis}]"
+            if condition:
+                test = syntax_tree(condition).body[0]
+                yield ast.If(test.value, [ast.Continue() if in_loop else ast.Return()], [])  # type: ignore[attr-defined]  # of an expression
+
+
+def _before(gap: Gap, around: Sequence[Gap], gaps: Sequence[Gap]) -> list[Gap]:
+    """Return the places before a statement and before those around it, and before the branches and loops above."""
+    blocks = (ast.If, ast.For, ast.While)
+    above = [other for other in reversed(gaps) if isinstance(other.beside, blocks) and _ends_above(other, gap)]
+    same_block = [other for other in above if any(other.owner is place.owner for place in around)]
+    return [*around[:1], *same_block, *around[1:]]
+
+
+def _ends_above(gap: Gap, other: Gap) -> bool:
+    return (gap.beside.end_lineno or 0) < other.beside.lineno
+
+
+def _first_writes(
+    gap: Gap, places: Sequence[Gap], allocations: Mapping[str, Gap], *, with_others: bool
+) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield zeros for what a call reads, and copies of other buffers to it."""
+    if not (call := _call_of(gap.beside)):
+        return
+    for operand in (operand for operand in call.args[1:] if names_in(operand)):
+        buffer = _whole(operand)
+        allocation = allocations.get(ast.unparse(buffer))
+        at = [*places, *([allocation.below] if allocation else [])]
+        yield from ((place, _call(call, "write_zero", buffer)) for place in at)
+        others = [ast.Name(name, ast.Load()) for name in allocations] if with_others and allocation else []
+        yield from ((place, _call(call, "move", buffer, other)) for other in others for place in places)
+
+
+def _repeated(gap: Gap, calls: Collection[ast.stmt]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield calls of other lines that read what a statement writes, below it."""
+    own = _call_of(gap.beside)
+    written = {*names_in(*own.args[:1])} if own else set()
+    for statement in calls:
+        other = _call_of(statement)
+        if statement is not gap.beside and not written.isdisjoint(names_in(*other.args[1:])):
+            yield gap.below, statement
+
+
+def _instructions(gap: Gap, calls: Collection[ast.stmt], buffers: Collection[str]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield instructions on what a call reads, before it: on what nothing else writes, with what nothing else reads."""
+    if not (own := _call_of(gap.beside)):
+        return
+    others = [call for statement in calls if (call := _call_of(statement)).args]
+    results = {ast.unparse(call.args[0]): call.args[0] for call in others}
+    written = {ast.unparse(_whole(result)) for result in results.values()}
+    read = {ast.unparse(_whole(operand)) for call in others for operand in call.args[1:]}
+    for operand in (operand for operand in own.args[1:] if ast.unparse(_whole(operand)) in buffers):
+        if ast.unparse(_whole(operand)) not in written:
+            yield from ((gap, _call(own, name, operand, source)) for source in results.values() for name in _UNARY)
+        for name, source in ((ast.unparse(_whole(result)), result) for result in results.values()):
+            if name in buffers and name not in read:
+                yield from ((gap, _call(own, method, operand, operand, source)) for method in _BINARY)
+        yield from ((gap, _call(own, name, operand, operand)) for name in _UNARY[1:])
+
+
+def _updates(gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield assignments at the end of a loop to what has a value before it and is read, but never set in it."""
+    assigned = [(name, gap.beside) for gap in gaps for name in _set_by(gap.beside)]
+    for loop in (gap.beside for gap in gaps if isinstance(gap.beside, ast.For | ast.While)):
+        inside = {name: node for name, node in assigned if _is_around(loop, node)}
+        inside |= dict.fromkeys(names_in(loop.target), loop) if isinstance(loop, ast.For) else {}
+        before = {name: node for name, node in assigned if node.lineno < loop.lineno and _begins(node, name)}
+        read = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        gap = Gap(loop, "body", len(loop.body), loop.body[-1], "after")
+        for name in (name for name in before if name in read and name not in inside):
+            texts = [*(f"{name} = {other}" for other in inside), f"{name} += 1", f"{name} ^= 1", f"{name} -= 1"]
+            yield from ((gap, syntax_tree(text).body[0]) for text in texts)
+
+
+def _set_by(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.Assign) and not allocated_by(statement):
+        return names_in(*statement.targets)
+    return names_in(statement.target) if isinstance(statement, ast.AugAssign) else []
+
+
+def _begins(statement: ast.stmt, name: str) -> bool:
+    """Return whether an assignment gives a name another name's value, or one without names but that of a module."""
+    if not isinstance(statement, ast.Assign):
+        return False
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        value = next(
+            (element for at, element in zip(target.elts, value.elts, strict=False) if names_in(at) == [name]), value
+        )
+    return isinstance(value, ast.Name) or (
+        not any(isinstance(node, ast.Call | ast.Tuple) for node in ast.walk(value))
+        and {*names_in(value)} <= {"math", "np", "numpy"}
+    )
+
+
+def _sums_in(statement: ast.stmt) -> Iterator[Any]:
+    """Yield the instructions in a loop or statement whose result is also an operand."""
+    nodes: Iterator[Any] = ast.walk(statement)
+    for node in nodes:
+        if method_of(node) in ("add", "sub", "maximum", "minimum") and node.args:
+            texts = [ast.unparse(argument) for argument in node.args]
+            if texts[0] in texts[1:]:
+                yield node
+
+
+def _call(like: Any, method: str, *operands: ast.expr) -> ast.Expr:
+    """Return a call of another method of the core that another call is of."""
+    return ast.Expr(ast.Call(ast.Attribute(like.func.value, method, ast.Load()), list(operands), []))
+
+
+def _whole(operand: Any) -> Any:
+    """Return the buffer that an operand is a part of."""
+    while isinstance(operand, ast.Subscript):
+        operand = operand.value
+    return operand
+
+
+def _call_of(statement: ast.AST) -> Any:
+    """Return the call of a method of the core that is a statement, awaited or not; None if it is none."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    value = value.value if isinstance(value, ast.Await) else value
+    return value if hasattr(Core, method_of(value)) else None
+
+
+def _is_elif(block: Sequence[ast.stmt]) -> bool:
+    return len(block) == 1 and isinstance(block[0], ast.If)
