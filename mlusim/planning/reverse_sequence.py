@@ -26,6 +26,9 @@ from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, 
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits, round_up
 
+# Its entries, rows of each, and elements of each row.
+_Tile = tuple[int, int, int]
+
 STRATEGIES: dict[str, str] = {
     "auto": "the strategy with the shorter predicted time",
     "strided": "each entry is loaded with a negative source stride over its first L rows",
@@ -293,13 +296,11 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
     """Return the cost of one tile.
 
     Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. The task with the
-    most of them ends last, so its share counts, except for the DRAM. Strided: the part of an entry in a tile is one
-    load, or two if the reversed rows end within it. Staged: a tile of whole entries is one load and one move; each
-    entry with more than one row to reverse adds a move or a mirror.
+    most of them ends last, so its share counts, except for the DRAM.
     """
     sizes = (cut.size, layout.rows, layout.row_elements), (1, cut.size, layout.row_elements), (1, 1, cut.size)
-    entries, rows, row = sizes[cut.pivot - 1]
-    nbytes = cut.elements * itemsize
+    tile = sizes[cut.pivot - 1]
+    entries = tile[0]
     # Tasks handle runs of tiles, and load a length shared by several of their entries or tiles only once.
     tiles_per_task = ceil_div(cut.tiles, cut.tasks)
     tiles_per_entry = 1 if cut.pivot == 1 else cut.tiles // (layout.outer * layout.entries)
@@ -307,36 +308,49 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
     lengths = min(ceil_div(run, layout.repeat), layout.batch)
     # Once a task has loaded all lengths, its later tiles load none.
     loading_tiles = min(ceil_div(lengths, ceil_div(entries, layout.repeat)), tiles_per_task)
-    lengths_ps = lengths * board.scalar_gdram_latency_ps // loading_tiles
     tasks_per_entry = max(tiles_per_entry / tiles_per_task, 1.0) if cut.pivot == 2 else 1.0
     max_share = _largest_reversed_share(lengths, min(layout.batch // lengths, cut.tasks), tasks_per_entry)
-    tile_copy = _copy_loops(layout, entries, rows, row, itemsize)
-    store = store_cost(board, *tile_copy)
-    loads = entries * (1 + (rows - 1) / (layout.rows + 1))
-    if staged:
-        # A part of an entry is loaded from its mirrored and from its own position.
-        copies = 1 if cut.pivot == 1 else loads
-        reversals = ceil_div(entries * (layout.rows + rows - 2), 2 * (layout.rows + 1))
-        moving_ps = move_ps(board, nbytes)
-        mirroring_ps = 0
-        if layout.rows > 1 and _is_mirrored(board, layout):
-            mirroring_ps = reversals * vector_ps(board, round(nbytes * max_share) // reversals)
-        elif layout.rows > 1:
-            moving_ps += move_ps(board, row * itemsize, round(entries * rows * max_share), moves=reversals)
-        part = tile_copy if cut.pivot == 1 else _copy_loops(layout, entries, math.ceil(rows / copies), row, itemsize)
-        load = load_cost(board, *part, copies=copies)
-        return TileCost(
-            load=load,
-            store=store,
-            compute_ps=mirroring_ps,
-            move_ps=moving_ps,
-            scalar_ps=lengths_ps,
-            scalar_tiles=loading_tiles,
-        )
+    cost_of = _staged_cost if staged else _strided_cost
+    return replace(
+        cost_of(board, layout, tile, itemsize, max_share),
+        scalar_ps=lengths * board.scalar_gdram_latency_ps // loading_tiles,
+        scalar_tiles=loading_tiles,
+    )
+
+
+def _staged_cost(board: Board, layout: EntryLayout, tile: _Tile, itemsize: int, max_share: float) -> TileCost:
+    """Return the cost of a staged tile without that of its lengths.
+
+    A tile of whole entries is one load and one move; each entry with more than one row to reverse adds a move or a
+    mirror.
+    """
+    entries, rows, row = tile
+    nbytes = math.prod(tile) * itemsize
+    reversals = ceil_div(entries * (layout.rows + rows - 2), 2 * (layout.rows + 1))
+    moving_ps = move_ps(board, nbytes)
+    mirroring_ps = 0
+    if layout.rows > 1 and _is_mirrored(board, layout):
+        mirroring_ps = reversals * vector_ps(board, round(nbytes * max_share) // reversals)
+    elif layout.rows > 1:
+        moving_ps += move_ps(board, row * itemsize, round(entries * rows * max_share), moves=reversals)
+    # A part of an entry is loaded from its mirrored and from its own position.
+    copies = 1 if rows == layout.rows else _loads(layout, tile)
+    return TileCost(
+        load=load_cost(board, *_copy_loops(layout, (entries, math.ceil(rows / copies), row), itemsize), copies=copies),
+        store=store_cost(board, *_copy_loops(layout, tile, itemsize)),
+        compute_ps=mirroring_ps,
+        move_ps=moving_ps,
+    )
+
+
+def _strided_cost(board: Board, layout: EntryLayout, tile: _Tile, itemsize: int, max_share: float) -> TileCost:
+    """Return the cost of a strided tile without that of its lengths: a load, or two, for the part of each entry."""
+    entries, rows, row = tile
+    loads = _loads(layout, tile)
     # All loads have equally many rows, reversed or others; rounded up, they transfer what fewer loads do.
     part_rows = math.ceil(rows * entries / loads)
     transfers = rows * entries / part_rows
-    segment, loops = _copy_loops(layout, 1, part_rows, row, itemsize)
+    segment, loops = _copy_loops(layout, (1, part_rows, row), itemsize)
     stride = layout.row_elements * itemsize * (layout.entries if layout.sequence_first else 1)
     backwards = ((part_rows, -stride),) if part_rows > 1 else ()
 
@@ -346,8 +360,16 @@ def _tile_cost(board: Board, layout: EntryLayout, cut: Cut, itemsize: int, *, st
         others = load_cost(board, segment, loops, copies=transfers * (1 - share), hides_start_up=True)
         return reversed_rows + others + Cost((loads - transfers) * board.cycles_ps(board.issue_cycles))
 
-    load = load_of(max_share).with_dram_of(load_of(0.5))
-    return TileCost(load=load, store=store, scalar_ps=lengths_ps, scalar_tiles=loading_tiles)
+    return TileCost(
+        load=load_of(max_share).with_dram_of(load_of(0.5)),
+        store=store_cost(board, *_copy_loops(layout, tile, itemsize)),
+    )
+
+
+def _loads(layout: EntryLayout, tile: _Tile) -> float:
+    """Return the expected loads of a tile: one for the part of each entry, or two if the reversed rows end within."""
+    entries, rows, _ = tile
+    return entries * (1 + (rows - 1) / (layout.rows + 1))
 
 
 def _largest_reversed_share(lengths: int, tasks: int, tasks_per_entry: float) -> float:
@@ -365,10 +387,9 @@ def _largest_reversed_share(lengths: int, tasks: int, tasks_per_entry: float) ->
     return 0.5 + (largest - 0.5) / math.sqrt(lengths)
 
 
-def _copy_loops(
-    layout: EntryLayout, entries: int, rows: int, row: int, itemsize: int
-) -> tuple[int, tuple[tuple[int, int], ...]]:
+def _copy_loops(layout: EntryLayout, tile: _Tile, itemsize: int) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Return segment and loops of a tile in GDRAM."""
+    entries, rows, row = tile
     if not layout.sequence_first or rows == 1 or entries == layout.entries:
         return entries * rows * row * itemsize, ()
     return entries * row * itemsize, ((rows, layout.entries * layout.row_elements * itemsize),)
