@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_file, kernel_again, kernel_of_file
+from mlusim.cores.tasks.launch_checks import check_not_called
 from mlusim.errors import InputError, MlusimError, for_caller, shown
 from mlusim.explore.fingerprint import fingerprint
 from mlusim.explore.python_files import Function, execute, from_file, importable_from
@@ -107,11 +108,7 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
     Raises `InputError` for a file that cannot be loaded, a function that is not in it, and one that cannot be called as
     a kernel (`async def`, first parameter the core) or as a launching function (parameters device, shape, dtype).
     """
-    candidate: Any = kernel
-    if inspect.iscoroutine(candidate):  # possible without a type checker
-        candidate.close()
-        name = candidate.__name__
-        raise InputError(f"the kernel is a coroutine object instead of a function: pass `{name}` itself, uncalled")
+    check_not_called(kernel, InputError)
     if isinstance(kernel, str) and is_kernel_file(kernel):
         function = kernel_of_file(kernel)
         name, source = function.__name__, {"file": kernel.partition(f"{SUFFIX}:")[0].removesuffix(SUFFIX) + SUFFIX}

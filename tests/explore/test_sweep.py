@@ -224,7 +224,7 @@ def test_an_impossible_point_is_a_row_with_its_reason():
         ({"client": 3}, r"workers and client: points run on this machine or on the cluster; drop one of them"),
         ({"operation": mlusim.ops.tin_shift_backward}, r"tin_shift_backward is an option of tin_shift: .*"),
         ({"operation": 3}, r"3 is neither the name of an operator nor a function"),
-        ({"operation": kernel(1)}, r"the kernel is a coroutine object instead of a function: pass `kernel` itself, .*"),
+        ({"operation": kernel(1)}, r"the kernel is a coroutine object instead of a function: pass `kernel` itself .*"),
         (
             {"shape": [(n,) for n in range(1200)], "nram_limit_bytes": list(range(1, 1000))},
             r"1198800 points \(1200 of .*",

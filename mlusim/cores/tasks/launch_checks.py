@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.core import Kernel
-from mlusim.errors import LaunchError, shown
+from mlusim.errors import LaunchError, MlusimError, shown
 from mlusim.inputs import as_tuple
 from mlusim.memory.view import View
 from mlusim.units import plural, round_up
@@ -144,15 +144,21 @@ def clusters_of(kind: object, name: str = "") -> int:
     return kinds[word]
 
 
+def check_not_called(kernel: object, error: type[MlusimError]) -> None:
+    """Raise an error for a coroutine object, the result of calling a kernel."""
+    if inspect.iscoroutine(kernel):
+        kernel.close()
+        raise error(
+            f"the kernel is a coroutine object instead of a function: pass `{kernel.__name__}` itself instead of "
+            "calling it"
+        )
+
+
 def _check_kernel(kernel: Kernel, name: str) -> None:
     """Raise `LaunchError` for anything but a coroutine function."""
+    check_not_called(kernel, LaunchError)
     function: Any = kernel
-    if inspect.iscoroutine(function):  # possible without a type checker
-        function.close()
-        raise LaunchError(
-            f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
-        )
-    if isinstance(function, str):
+    if isinstance(function, str):  # possible without a type checker
         raise LaunchError(
             f"the kernel is a name, {shown(function)}: pass the function itself, imported from its file (a name is for "
             "commands, mlusim.sweep and mlusim.tune); operators are functions of mlusim.ops"
