@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
 from mlusim.bangc.compiler.source import (
     CLASSES,
     Source,
@@ -33,6 +36,34 @@ _START_OF_BOUNDS = ("[", "=", "{")
 _POINTING = frozenset(("*", "&", "&&"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declaration:
+    """What the arrays of one declaration have in common.
+
+    Attributes:
+        kind: number of the memory.
+        base: the type.
+        marker: the word of the memory space.
+        scope: at file scope, the enclosing namespaces; None within functions and classes.
+        owner: the function or class, in C++: each instance of a template has arrays of its own.
+        storage: of the references.
+        external: declared by `extern`.
+    """
+
+    kind: int
+    base: str
+    marker: Token
+    scope: str | None
+    owner: str
+    storage: str = "static"
+    external: bool
+
+    def place(self, name: str) -> str:
+        """Return arguments in C++: memory, name, file and line of an array."""
+        marker = self.marker
+        return f"{self.kind}, {quoted(name.removeprefix(OWN))}, {quoted(marker.file)}, {marker.line}"
+
+
 class MemoryArrays:
     """Rewrites the declarations of one file.
 
@@ -49,9 +80,6 @@ class MemoryArrays:
         self._source = source
         self._placed: dict[tuple[str, str], str] = {}
         self._number = 0
-        # The function or class that declares the arrays, in C++: each instance of a template has arrays of its own.
-        self._owner = _OF_ALL_FILES
-        self._storage = "static"
 
     def rewrite(self, position: int, scope: str, *, at_file_scope: bool, in_class: bool) -> int:
         """Rewrite the declaration of the word at `position`; returns the position to continue at.
@@ -63,84 +91,85 @@ class MemoryArrays:
             in_class: a member.
         """
         source, tokens = self._source, self._source.tokens
-        marker = tokens[position]
-        self._owner, self._storage = _OF_ALL_FILES if at_file_scope else "__PRETTY_FUNCTION__", "static"
+        is_variable = tokens[position].text in _VARIABLES
         start = self._start(position)
         stop = source.end_of_declaration(position)
         for index in range(start, min(stop, len(tokens))):
             self.rewrite_type(index)
         body = without_attributes(tokens[start:stop])
-        is_global = marker.text in _VARIABLES and at_file_scope and _is_global(tokens[start:stop])
-        is_constant = is_global and _is_constant(body)
-        is_static_member = in_class and marker.text not in _VARIABLES and any(token.text == "static" for token in body)
+        words = {token.text for token in body}
+        is_global = is_variable and at_file_scope and _is_global(tokens[start:stop])
+        is_static_member = in_class and not is_variable and "static" in words
         if (
             stop >= len(tokens)
             or (in_class and not is_static_member)
-            or (marker.text in _VARIABLES and not is_global)
+            or (is_variable and not is_global)
             or not _is_variable(body)
         ):
             # A parameter, a pointer or a member: the space is that of the target, which its address determines anyway.
             source.replace(position, position, "")
             return position + 1
-        kind = next(SPACES[token.text] for token in body if token.text in SPACES)
-        external = any(token.text == "extern" for token in body)
-        if external:
-            self._owner = _OF_ALL_FILES
-        elif at_file_scope and (UNNAMED in scope or any(token.text == "static" for token in body)):
-            self._owner = '"static"'
         declaration = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
         parameters = _end_of_template_parameters(declaration)
         declarators = split_at_commas(declaration[parameters:])
         base, declarators[0] = _base_and_declarator(declarators[0])
-        if all(declarators) and (base.endswith("::") or parameters):
-            # The definition of a static member, which the class defines here, or a template.
-            _refuse_value(declarators[0], marker)
-            header = joined(declaration[:parameters])
-            template = "" if base.endswith("::") else self._template(kind, header, base, declarators[0], marker)
-            source.replace(start, stop, template or ";")
-            return stop + 1
         if not all(declarators):
             # A variable without a name: the compiler says what is missing.
             source.replace(position, position, "")
             return position + 1
-        new = []
-        if is_static_member:
-            self._number += 1
-            self._owner, self._storage = f"mlusim_o{self._number}()", "inline static"
-            new.append(f"static const char *{self._owner} {{ return __PRETTY_FUNCTION__; }}")
-        if "{" in base:
-            self._number += 1
-            new.append(f"typedef {base} mlusim_s{self._number};")
-            base = f"mlusim_s{self._number}"
-        if external:
-            declarators = [self._with_bounds(declarator, stop) for declarator in declarators]
-        for declarator in declarators:
-            if declarator[0].text in ("*", "&", "("):
-                new.append(f"{base} {joined(declarator)};")
-            elif is_constant:
-                new.append(self._constant(kind, base, declarator, marker))
-            else:
-                is_new = not at_file_scope or self._is_new(scope, declarator, external=external)
-                new.append(self._declared(kind, base, declarator, marker, is_new=is_new, external=external))
-        source.replace(start, stop, " ".join(filter(None, new)) or ";")
+        shared = _Declaration(
+            kind=next(SPACES[token.text] for token in body if token.text in SPACES),
+            base=base,
+            marker=tokens[position],
+            scope=scope if at_file_scope else None,
+            owner=_owner(scope, words, at_file_scope=at_file_scope),
+            external="extern" in words,
+        )
+        if base.endswith("::") or parameters:
+            # The definition of a static member, which the class defines here, or a template.
+            _refuse_value(declarators[0], shared.marker)
+            text = "" if base.endswith("::") else _template(shared, joined(declaration[:parameters]), declarators[0])
+        else:
+            if shared.external:
+                declarators = [self._with_bounds(declarator, stop) for declarator in declarators]
+            is_constant = is_global and _is_constant(body)
+            text = self._arrays(shared, declarators, is_member=is_static_member, is_constant=is_constant)
+        source.replace(start, stop, text or ";")
         return stop + 1
 
-    def _declared(
-        self, kind: int, base: str, declarator: list[Token], marker: Token, *, is_new: bool, external: bool
+    def _arrays(
+        self, shared: _Declaration, declarators: list[list[Token]], *, is_member: bool, is_constant: bool
     ) -> str:
+        """Return what stands for a declaration of arrays; "" if all were declared before."""
+        new = []
+        if is_member:
+            self._number += 1
+            shared = replace(shared, owner=f"mlusim_o{self._number}()", storage="inline static")
+            new.append(f"static const char *{shared.owner} {{ return __PRETTY_FUNCTION__; }}")
+        if "{" in shared.base:
+            self._number += 1
+            new.append(f"typedef {shared.base} mlusim_s{self._number};")
+            shared = replace(shared, base=f"mlusim_s{self._number}")
+        for declarator in declarators:
+            if declarator[0].text in ("*", "&", "("):
+                new.append(f"{shared.base} {joined(declarator)};")
+            else:
+                new.append((self._constant if is_constant else self._declared)(shared, declarator))
+        return " ".join(filter(None, new))
+
+    def _declared(self, shared: _Declaration, declarator: list[Token]) -> str:
         """Return what stands for the declaration of an array; "" for one that repeats an earlier declaration."""
         has_value = _end_of_bounds(declarator) < len(declarator)
-        if not is_new:
+        defined_here = has_value or not shared.external
+        if not self._is_new(shared, declarator):
             # Declared by `extern` before: this defines it.
-            is_defined = has_value or not external
-            return self._reference(kind, base, declarator, marker, is_definition=True) if is_defined else ""
+            return self._reference(shared, declarator, is_definition=True) if defined_here else ""
         if not has_value and [token.text for token in declarator[1:3]] == ["[", "]"]:
-            if external:
-                return self._elsewhere(kind, base, declarator, marker)
-            name = declarator[0].text.removeprefix(OWN)
+            if shared.external:
+                return self._elsewhere(shared, declarator)
+            name, marker = declarator[0].text.removeprefix(OWN), shared.marker
             raise CompileError(f"{marker.file}:{marker.line}: {name} has no size: declare it with one, as {name}[64]")
-        defined_here = not external or has_value
-        return self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker)
+        return self._reference(shared if defined_here else replace(shared, kind=shared.kind | _EXTERN), declarator)
 
     def rewrite_type(self, position: int) -> None:
         """Rewrite `decltype(name)` of an array, whose name is a reference here, to the type of the array."""
@@ -170,70 +199,79 @@ class MemoryArrays:
                 return index + 1
         return start
 
-    def _is_new(self, scope: str, declarator: list[Token], *, external: bool) -> bool:
+    def _is_new(self, shared: _Declaration, declarator: list[Token]) -> bool:
         """Return whether a name of the file is declared for the first time: `extern` may come before and after."""
-        key, bounds = (scope, declarator[0].text), joined(declarator[1 : _end_of_bounds(declarator)])
+        if shared.scope is None:
+            return True
+        key, bounds = (shared.scope, declarator[0].text), joined(declarator[1 : _end_of_bounds(declarator)])
         initial = _end_of_bounds(declarator) < len(declarator)
-        if self._placed.get(key) == bounds or (external and not initial and key in self._placed):
+        if self._placed.get(key) == bounds or (shared.external and not initial and key in self._placed):
             return False
         self._placed[key] = bounds
         return True
 
-    def _elsewhere(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
+    def _elsewhere(self, shared: _Declaration, declarator: list[Token]) -> str:
         """Return a pointer to an array that another file defines with its size, found by name when the files load."""
         name, self._number = declarator[0].text, self._number + 1
-        self.unsized[name] = marker.file, marker.line
+        self.unsized[name] = shared.marker.file, shared.marker.line
         element, text = f"mlusim_t{self._number}", quoted(name.removeprefix(OWN))
         return (
-            f"typedef {base} {element} {joined(declarator[3:])}; "
-            f"static {element} *{name} = ::mlusim::array_elsewhere<{element}>({kind}, {text}, &{name});"
+            f"typedef {shared.base} {element} {joined(declarator[3:])}; "
+            f"static {element} *{name} = ::mlusim::array_elsewhere<{element}>({shared.kind}, {text}, &{name});"
         )
 
-    def _reference(
-        self, kind: int, base: str, declarator: list[Token], marker: Token, *, is_definition: bool = False
-    ) -> str:
+    def _reference(self, shared: _Declaration, declarator: list[Token], *, is_definition: bool = False) -> str:
         """Return a reference to an array; `is_definition`: to one declared before, which it defines."""
         name = declarator[0].text
         self.sized.add(name)
-        if self._owner == _OF_ALL_FILES:
+        if shared.owner == _OF_ALL_FILES:
             self.defined.add(name)
         end = _end_of_bounds(declarator)
-        bounds, initial = joined(declarator[1:end]), declarator[end:]
+        bounds, initial = joined(declarator[1:end]), joined(declarator[end:])
         self._number += 1
         number = self._number
-        location = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, {self._owner}'
         reference = f"mlusim_r{number}" if is_definition else name
+        array_type, value = f"{shared.base} mlusim_t{number} {bounds}", ""
+        definition = ""
         if initial:
             # At function scope the value is set whenever the declaration is reached.
-            definition = f"{self._storage} {base} mlusim_i{number} {bounds} {joined(initial)}; "
-            definition += (
-                f"typedef decltype(mlusim_i{number}) mlusim_t{number}; {self._storage} mlusim_t{number} &{reference} = "
-            )
-            return definition + f"*::mlusim::array_in_memory<mlusim_t{number}>({location}, &mlusim_i{number});"
+            definition = f"{shared.storage} {shared.base} mlusim_i{number} {bounds} {initial}; "
+            array_type, value = f"decltype(mlusim_i{number}) mlusim_t{number}", f", &mlusim_i{number}"
         return (
-            f"typedef {base} mlusim_t{number} {bounds}; "
-            f"{self._storage} mlusim_t{number} &{reference} = *::mlusim::array_in_memory<mlusim_t{number}>({location});"
+            f"{definition}typedef {array_type}; {shared.storage} mlusim_t{number} &{reference} = "
+            f"*::mlusim::array_in_memory<mlusim_t{number}>({shared.place(name)}, {shared.owner}{value});"
         )
 
-    def _constant(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
+    def _constant(self, shared: _Declaration, declarator: list[Token]) -> str:
         """Return a constant without bounds: in GDRAM if it is a record; others stay constant expressions."""
         name, initial = declarator[0].text, joined(declarator[1:])
         self._number += 1
-        value, location = f"mlusim_i{self._number}", f"{kind}, {quoted(name)}, {quoted(marker.file)}, {marker.line}"
-        definition = f"static ::mlusim::Constant<decltype({value})> {name} = ::mlusim::constant({value}, {location});"
-        return f"static {base} {value} {initial}; {definition}"
+        value = f"mlusim_i{self._number}"
+        constant = f"::mlusim::constant({value}, {shared.place(name)})"
+        return (
+            f"static {shared.base} {value} {initial}; static ::mlusim::Constant<decltype({value})> {name} = {constant};"
+        )
 
-    @staticmethod
-    def _template(kind: int, header: str, base: str, declarator: list[Token], marker: Token) -> str:
-        """Return a template of references: each instance is initialised, and so placed, when the file is loaded."""
-        name, bounds = declarator[0].text, joined(declarator[1:])
-        if kind == SPACES["__mlusim_shared"]:
-            raise CompileError(
-                f"{marker.file}:{marker.line}: {name}: a template of variables in SRAM is not simulated; declare the "
-                "array at file scope or in a function"
-            )
-        location = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}, ""'
-        return f"{header} static {base} (&{name}){bounds} = *::mlusim::array_in_memory<{base} {bounds}>({location});"
+
+def _owner(scope: str, words: Collection[str], *, at_file_scope: bool) -> str:
+    """Return the owner of a declaration's arrays."""
+    if "extern" in words:
+        return _OF_ALL_FILES
+    if not at_file_scope:
+        return "__PRETTY_FUNCTION__"
+    return '"static"' if UNNAMED in scope or "static" in words else _OF_ALL_FILES
+
+
+def _template(shared: _Declaration, header: str, declarator: list[Token]) -> str:
+    """Return a template of references: each instance is initialised, and so placed, when the file is loaded."""
+    name, bounds, marker = declarator[0].text, joined(declarator[1:]), shared.marker
+    if shared.kind == SPACES["__mlusim_shared"]:
+        raise CompileError(
+            f"{marker.file}:{marker.line}: {name}: a template of variables in SRAM is not simulated; declare the "
+            "array at file scope or in a function"
+        )
+    array = f'*::mlusim::array_in_memory<{shared.base} {bounds}>({shared.place(name)}, "")'
+    return f"{header} static {shared.base} (&{name}){bounds} = {array};"
 
 
 def _refuse_value(declarator: list[Token], marker: Token) -> None:
