@@ -25,7 +25,7 @@ from mlusim.bangc.execution.image import Image, Room, Runtime, load_runtime
 from mlusim.bangc.runtime_layout import KINDS, SRAM
 from mlusim.cores.core import Kernel
 from mlusim.errors import CompileError, InputError
-from mlusim.hardware import Board, board
+from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.host.device import Device
 from mlusim.inputs import as_file, as_paths, as_text, as_texts
 from mlusim.spelling import nearest
@@ -336,7 +336,7 @@ def _board_key(board: Board) -> tuple[Any, ...]:
 
 def compile(  # noqa: A001 - the public name
     path: str | Path,
-    device: str | Path | Board | Device = "mlu370-x4",
+    device: str | Path | Board | Device = DEFAULT_BOARD,
     *,
     sources: Sequence[str | Path] = (),
     include: Sequence[str | Path] = (),

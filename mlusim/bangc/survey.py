@@ -14,7 +14,7 @@ from mlusim.bangc.compiler.unknown_names import not_simulated
 from mlusim.bangc.kernel_files import SUFFIX
 from mlusim.bangc.module import compile as compile_file
 from mlusim.errors import CompileError, InputError
-from mlusim.hardware import Board
+from mlusim.hardware import DEFAULT_BOARD, Board
 from mlusim.inputs import as_path
 from mlusim.source_code import file_and_kernel
 
@@ -71,7 +71,7 @@ def files_of(paths: Iterable[str | Path]) -> list[Path]:
 
 def survey(
     paths: Sequence[str | Path],
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board = DEFAULT_BOARD,
     *,
     workers: int = 2,
     **options: Any,
