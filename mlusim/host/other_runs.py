@@ -34,8 +34,8 @@ from mlusim.verifier.wrong_values import are_rounded, wrong_elements
 
 # So long that each operation of a core is done before its next one is issued.
 _SLOW_ISSUE_CYCLES = 1 << 24
-# A kernel with a change may issue this many times as many operations.
-_LONGER = 8
+# A kernel with a change may issue this many times as many operations, and at least so many if an error ended its run.
+_LONGER, _FEWEST = 8, 400
 # A change may make a loop endless: how long it may issue nothing, and after how many such runs no other is tried.
 _STALL_S, _MOST_STALLS = 0.5, 2
 
@@ -108,7 +108,8 @@ class OtherRuns:
     def _is_fixed(self, change: Change | SourceChange) -> bool:
         if self._stalls == _MOST_STALLS or self._spent > search.MOST_COST:
             return False
-        max_operations = (_LONGER // 4 if self.polls else _LONGER) * (self._operations + 1)
+        longer, fewest = (_LONGER // 4, _FEWEST // 4) if self.polls else (_LONGER, _FEWEST)
+        max_operations = max(longer * (self._operations + 1), fewest)
         limits = {"max_operations": max_operations, "stall_s": min(self.stall_s, _STALL_S)}
         try:
             with silent(), change.applied(self.kernel) as changed:

@@ -17,6 +17,7 @@ from mlusim.verifier.changes.syntax_parts import Part, Place, allocated_by, meth
 _BLOCKS = ("body", "orelse", "finalbody")
 _UNARY = ("move", "square", "abs", "neg", "exp", "sqrt", "recip", "relu")
 _BINARY = ("add", "mul", "sub", "div", "maximum", "minimum")
+_STEPS = ("+= 1", "^= 1", "-= 1", "//= 2", "*= 2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +80,24 @@ def missing_statements(function: Definition, lines: Sequence[int]) -> Iterator[t
     near = [by_line[line] for line in dict.fromkeys(lines) if line in by_line]
     around = {gap: [other for other in reversed(gaps) if _is_around(other.beside, gap.beside)] for gap in near}
     for gap in near[:1]:
-        yield from _flags(gap, gaps) if isinstance(function, ast.AsyncFunctionDef) else ()
+        yield from _counterparts(gap, gaps) if isinstance(function, ast.AsyncFunctionDef) else ()
         yield from ((place, guard) for place in around[gap] for guard in _guards(gap, place, function))
     for gap in gaps:
         for call in _sums_in(gap.beside) if isinstance(gap.beside, ast.For | ast.While | ast.Expr) else ():
-            yield gap, _call(call, "write_zero", call.args[0])
+            yield gap, _call(call.func.value, "write_zero", call.args[0])
     calls = {ast.unparse(gap.beside): gap.beside for gap in gaps if _call_of(gap.beside)}
     yield from _updates(gaps)
     allocations = {name: gap for gap in gaps if isinstance(gap.beside, ast.Assign) for name in allocated_by(gap.beside)}
-    buffers = allocations or [argument.arg for argument in function.args.args]
+    parameters = [argument.arg for argument in function.args.args]
+    others = parameters if allocations else []
+    for name, gap in allocations.items():
+        alloc: Any = next(node for node in ast.walk(gap.beside) if method_of(node) == "alloc")
+        if isinstance(memory := alloc.func.value, ast.Attribute):
+            yield gap.below, _call(memory.value, "write_zero", _expression(name))
     for gap in near:
         yield from _first_writes(gap, _before(gap, around[gap], gaps), allocations, with_others=gap is near[0])
         yield from _repeated(gap, calls.values())
-        yield from _instructions(gap, calls.values(), buffers)
+        yield from _instructions(gap, calls.values(), allocations or parameters, others)
 
 
 def _is_around(outer: ast.stmt, inner: ast.stmt) -> bool:
@@ -99,13 +105,17 @@ def _is_around(outer: ast.stmt, inner: ast.stmt) -> bool:
     return outer.lineno <= inner.lineno and (inner.end_lineno or 0) <= (outer.end_lineno or 0)
 
 
-def _flags(gap: Gap, gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
-    """Yield what sets a flag that an atomic looks at, below the other calls in the function."""
+def _counterparts(gap: Gap, gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield what sets a flag that an atomic looks at, or releases a lock, below the other calls in the function."""
     call = _call_of(gap.beside)
-    if method_of(call).startswith("atomic_") and len(call.args) > 1:
-        for other in (other for other in gaps if _call_of(other.beside) and other is not gap):
-            flag = ast.Expr(ast.Await(_call(call, "atomic_reduce_exch", call.args[1], ast.Constant(1)).value))
-            yield other.below, flag
+    if method_of(call) == "lock":
+        name, operands = "unlock", call.args
+    elif method_of(call).startswith("atomic_") and len(call.args) > 1:
+        name, operands = "atomic_reduce_exch", [call.args[1], ast.Constant(1)]
+    else:
+        return
+    for other in (other for other in gaps if _call_of(other.beside) and other is not gap):
+        yield other.below, ast.Expr(ast.Await(_call(call.func.value, name, *operands).value))
 
 
 def _guards(gap: Gap, place: Gap, function: Definition) -> Iterator[ast.stmt]:
@@ -122,8 +132,7 @@ def _guards(gap: Gap, place: Gap, function: Definition) -> Iterator[ast.stmt]:
             elif ast.unparse(part.value) in tensors:
                 condition = f"{ast.unparse(index)} >= {ast.unparse(part.value)}.shape[{axis}]"
             if condition:
-                test = syntax_tree(condition).body[0]
-                yield ast.If(test.value, [ast.Continue() if in_loop else ast.Return()], [])  # type: ignore[attr-defined]  # of an expression
+                yield ast.If(_expression(condition), [ast.Continue() if in_loop else ast.Return()], [])
 
 
 def _before(gap: Gap, around: Sequence[Gap], gaps: Sequence[Gap]) -> list[Gap]:
@@ -148,9 +157,9 @@ def _first_writes(
         buffer = _whole(operand)
         allocation = allocations.get(ast.unparse(buffer))
         at = [*places, *([allocation.below] if allocation else [])]
-        yield from ((place, _call(call, "write_zero", buffer)) for place in at)
-        others = [ast.Name(name, ast.Load()) for name in allocations] if with_others and allocation else []
-        yield from ((place, _call(call, "move", buffer, other)) for other in others for place in places)
+        yield from ((place, _call(call.func.value, "write_zero", buffer)) for place in at)
+        others = map(_expression, allocations) if with_others and allocation else ()
+        yield from ((place, _call(call.func.value, "move", buffer, other)) for other in others for place in places)
 
 
 def _repeated(gap: Gap, calls: Collection[ast.stmt]) -> Iterator[tuple[Gap, ast.stmt]]:
@@ -163,7 +172,9 @@ def _repeated(gap: Gap, calls: Collection[ast.stmt]) -> Iterator[tuple[Gap, ast.
             yield gap.below, statement
 
 
-def _instructions(gap: Gap, calls: Collection[ast.stmt], buffers: Collection[str]) -> Iterator[tuple[Gap, ast.stmt]]:
+def _instructions(
+    gap: Gap, calls: Collection[ast.stmt], buffers: Collection[str], tensors: Collection[str]
+) -> Iterator[tuple[Gap, ast.stmt]]:
     """Yield instructions on what a call reads, before it: on what nothing else writes, with what nothing else reads."""
     if not (own := _call_of(gap.beside)):
         return
@@ -171,13 +182,16 @@ def _instructions(gap: Gap, calls: Collection[ast.stmt], buffers: Collection[str
     results = {ast.unparse(call.args[0]): call.args[0] for call in others}
     written = {ast.unparse(_whole(result)) for result in results.values()}
     read = {ast.unparse(_whole(operand)) for call in others for operand in call.args[1:]}
-    for operand in (operand for operand in own.args[1:] if ast.unparse(_whole(operand)) in buffers):
-        if ast.unparse(_whole(operand)) not in written:
-            yield from ((gap, _call(own, name, operand, source)) for source in results.values() for name in _UNARY)
+    names = ((operand, ast.unparse(_whole(operand))) for operand in own.args[1:] if names_in(operand))
+    for operand, buffer in ((operand, name) for operand, name in names if name not in tensors):
+        if buffer in buffers and buffer not in written:
+            yield from (
+                (gap, _call(own.func.value, name, operand, source)) for source in results.values() for name in _UNARY
+            )
         for name, source in ((ast.unparse(_whole(result)), result) for result in results.values()):
             if name in buffers and name not in read:
-                yield from ((gap, _call(own, method, operand, operand, source)) for method in _BINARY)
-        yield from ((gap, _call(own, name, operand, operand)) for name in _UNARY[1:])
+                yield from ((gap, _call(own.func.value, method, operand, operand, source)) for method in _BINARY)
+        yield from ((gap, _call(own.func.value, name, operand, operand)) for name in _UNARY[1:])
 
 
 def _updates(gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
@@ -190,7 +204,7 @@ def _updates(gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
         read = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         gap = Gap(loop, "body", len(loop.body), loop.body[-1], "after")
         for name in (name for name in before if name in read and name not in inside):
-            texts = [*(f"{name} = {other}" for other in inside), f"{name} += 1", f"{name} ^= 1", f"{name} -= 1"]
+            texts = [*(f"{name} = {other}" for other in inside), *(f"{name} {step}" for step in _STEPS)]
             yield from ((gap, syntax_tree(text).body[0]) for text in texts)
 
 
@@ -225,9 +239,14 @@ def _sums_in(statement: ast.stmt) -> Iterator[Any]:
                 yield node
 
 
-def _call(like: Any, method: str, *operands: ast.expr) -> ast.Expr:
-    """Return a call of another method of the core that another call is of."""
-    return ast.Expr(ast.Call(ast.Attribute(like.func.value, method, ast.Load()), list(operands), []))
+def _call(core: ast.expr, method: str, *operands: ast.expr) -> ast.Expr:
+    """Return a call of a method of a core."""
+    return ast.Expr(ast.Call(ast.Attribute(core, method, ast.Load()), list(operands), []))
+
+
+def _expression(text: str) -> ast.expr:
+    statement: Any = syntax_tree(text).body[0]
+    return statement.value  # type: ignore[no-any-return]  # an expression
 
 
 def _whole(operand: Any) -> Any:

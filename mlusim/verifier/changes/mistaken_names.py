@@ -97,7 +97,7 @@ class Names:
         if isinstance(node, ast.Assign):
             place = Place(node.value, "left") if _is_sum(node.value) else Place(node, "value")
             if ast.unparse(place.content) in map(ast.unparse, self.counters):
-                factors = chain(_extents_of(place.content), (ast.Name(name, ast.Load()) for name in self.numbers))
+                factors = chain(self._extents(), (ast.Name(name, ast.Load()) for name in self.numbers))
                 yield from self._known(
                     node, place, (ast.BinOp(place.content, ast.Mult(), factor) for factor in factors)
                 )
@@ -150,6 +150,15 @@ class Names:
         """Yield the counters, and then the names of other numbers."""
         yield from self.counters
         yield from (ast.Name(name, ast.Load()) for name in self.numbers if name not in self.scopes)
+
+    def _extents(self) -> Iterator[ast.expr]:
+        """Yield what the numbers of a task or core, and of turns of all of them, are multiplied by."""
+        cores = {
+            ast.unparse(counter.value): counter.value for counter in self.counters if isinstance(counter, ast.Attribute)
+        }
+        yield from (
+            ast.Attribute(core, name, ast.Load()) for core in cores.values() for name in ("core_dim", "cluster_dim")
+        )
 
     def _renamed(self, content: Any) -> Iterator[ast.expr]:
         if not isinstance(content, ast.Name | ast.Attribute | ast.BinOp | ast.Slice):
@@ -219,12 +228,6 @@ def _is_sum(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
 
 
-def _extents_of(counter: ast.expr) -> Iterator[ast.expr]:
-    """Yield what the numbers of a core that is counted by another number are multiplied by."""
-    if isinstance(counter, ast.Attribute):
-        yield from (ast.Attribute(counter.value, name, ast.Load()) for name in ("core_dim", "cluster_dim"))
-
-
 def _begun_at(content: Any, term: ast.expr) -> ast.expr:
     """Return an index, or a slice, with another term."""
     if not isinstance(content, ast.Slice):
@@ -239,13 +242,15 @@ def _names_of_numbers(
     holders = (node for node in nodes if isinstance(node, ast.BinOp | ast.Compare | ast.Slice | ast.Subscript))
     contents = (place.content for node in holders for place in places_in(node))
     names = dict.fromkeys((*loops, *(content.id for content in contents if isinstance(content, ast.Name))))
-    loaded = (
-        node for node in assignments if isinstance(node.value, ast.Await) and method_of(node.value.value) == "load"
-    )
-    names |= dict.fromkeys(name for node in loaded for name in names_in(*node.targets))
+    given = (node for node in assignments if _is_loaded(node.value) or getattr(node.value, "attr", "") == "shape")
+    names |= dict.fromkeys(name for node in given for name in names_in(*node.targets))
     objects = (node for node in nodes if isinstance(node, ast.Subscript | ast.Attribute))
     of_objects = {node.value.id for node in objects if isinstance(node.value, ast.Name)}
     return {name: None for name in names if name not in of_objects}
+
+
+def _is_loaded(value: ast.expr) -> bool:
+    return isinstance(value, ast.Await) and method_of(value.value) == "load"
 
 
 def _names_of_operands(nodes: Collection[ast.AST], assignments: Collection[ast.Assign]) -> dict[str, None]:

@@ -87,4 +87,5 @@ def method_of(node: Any) -> str:
 def allocated_by(node: ast.Assign) -> list[str]:
     """Return the names of the buffers that an assignment allocates."""
     is_allocation = any(method_of(value) == "alloc" for value in ast.walk(node.value))
-    return names_in(*node.targets) if is_allocation else []
+    targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+    return [ast.unparse(target) for target in targets] if is_allocation else []

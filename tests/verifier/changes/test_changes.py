@@ -299,6 +299,22 @@ async def not_renewed(core, x, out):
         await core.memcpy(out[row], tile)
 
 
+async def not_multiplied(core, x, out):
+    tile, gain = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "gain"))
+    await core.memcpy(gain, x[1])
+    for row in range(8):
+        await core.memcpy(tile, x[row])
+        await core.memcpy(out[row], tile)
+
+
+async def not_unlocked(core, x, out):
+    tile = core.nram.alloc(8, x.dtype, "tile")
+    for row in range(2):
+        await core.lock(row // 2)
+        await core.memcpy(tile, x[row])
+        await core.memcpy(out[row], tile)
+
+
 async def not_set(core, x, out, flags):
     if core.is_memory_core:
         return
@@ -436,6 +452,8 @@ CASES = [
     (whole_tile, -X[[0, 3, 6]], BLOCK, "write `core.max_rows(top, tile[:n])` in place of"),
     (not_guarded, X, {"dim": 12}, "write `if core.task_id >= x.shape[0]: return` before test_changes.py:"),
     (not_renewed, X + np.array([[0], *X[:-1, :1]], X.dtype), BLOCK, "write `before = value` after test_changes.py:"),
+    (not_multiplied, X * X[1], BLOCK, "write `core.mul(tile, tile, gain)` before test_changes.py:"),
+    (not_unlocked, X[:2], BLOCK, "write `await core.unlock(row // 2)` after test_changes.py:"),
     (last_of_all, X[0].sum(keepdims=True), BLOCK, "write `total = total + await core.load(tile[column])`"),
 ]
 
