@@ -42,7 +42,7 @@ def wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         return cause.remedies
     tensor = cause.fields["tensor"]
     if tensor == consequence.fields["tensor"]:
-        if not cause.clues["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
+        if not cause.clues["is_partial"]:
             return cause.remedies
         return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
     if any(finding.kind == "wrong-value" and finding.fields["tensor"] == tensor for finding in cause.folded):
@@ -104,11 +104,8 @@ def unread(cause: Finding, unread: Finding) -> tuple[str, ...] | None:
     replaced_at = unread.clues["replaced_at"]
     first = cause.remedies[0] if cause.remedies else ""
     names_the_change = fixes_by(first, Way.PART, of=buffer) or fixes_by(first, Way.OPERANDS, of=replaced_at)
-    if cause.kind == "task-race" or names_the_change or fixes_by(first, Way.IN_PLACE):
+    if cause.kind in ("race", "task-race") or names_the_change or fixes_by(first, Way.IN_PLACE):
         return cause.remedies
-    if cause.kind == "race":
-        order = f"let what uses {buffer} come after {site.location}: nothing reads what it writes"
-        return Remedy(order, Way.ACCESS), *cause.remedies
     read_at = cause.clues["read_at"].get(buffer, "") if cause.kind == "wrong-value" else ""
     # A line above has read the buffer before.
     if read_at and int(read_at.rpartition(":")[2]) >= site.line:
@@ -357,11 +354,3 @@ def not_planned(cause: Finding, deviation: Finding) -> tuple[str, ...] | None:
     """The line that writes another task's bytes also races with that task, or writes them again."""
     twice = cause.kind in ("task-race", "written-again") and cause.writes_twice
     return cause.remedies if twice and deviation.lines <= cause.lines else None
-
-
-def unselected(cause: Finding, unselected: Finding) -> tuple[str, ...] | None:
-    """The line that stores more than a filter selected writes its tensor again."""
-    site = unselected.sites[0]
-    if cause.kind != "written-again" or site.at not in cause.lines:
-        return None
-    return f"{unselected.remedy}, at {site.location}", *cause.remedies
