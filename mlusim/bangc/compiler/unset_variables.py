@@ -1,61 +1,86 @@
 """Local variables that are used before they are set: the compiler warns, and a call reports where that happens.
 
-Only warnings of uses that no path reaches with a value count: those of g++ without optimisation, and `-Wuninitialized`
-of clang. A use is reported when it is executed, so code that never runs has no error.
+g++ follows variables through calls and captures, and also warns of those that some paths set. A use is therefore only
+reported when it is executed and the variable holds the pattern of those without a value.
 """
 
 from __future__ import annotations
 
 import re
 
+from mlusim.bangc.compiler.cache import INCLUDE
 from mlusim.bangc.compiler.source import Source
 
 # Options for these warnings, each on one line.
-GNU_WARNINGS = ("-O0", "-Wuninitialized", "-Wmaybe-uninitialized", "-fno-diagnostics-show-caret")
+GNU_WARNINGS = (
+    *("-O1", "-fno-sanitize=thread,unreachable", "-ftrivial-auto-var-init=uninitialized"),
+    # It takes a variable that one path sets to a constant for that constant.
+    "-fno-tree-ccp",
+    *("-Wuninitialized", "-Wmaybe-uninitialized", "-fno-diagnostics-show-caret"),
+)
 CLANG_WARNINGS = ("-O0", "-Wuninitialized", "-fno-caret-diagnostics")
 # File, line and variable. What is only passed by a pointer or a reference to constant values may be unused.
 _WARNING = re.compile(
-    r"^(.+?):(\d+):\d+: warning: (?:variable )?['\u2018](\w+)[^'\u2019]*['\u2019] (?:is|may be) (?:used )?uninitialized"
+    r"^(.+?):(\d+):\d+: warning: (?:variable )?['\u2018]([^'\u2019]+)['\u2019] (is|may be) (?:used )?uninitialized"
     r"(?: when used here)? \[(?!.*\n.*note: by argument)",
     re.MULTILINE,
 )
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _BEFORE_MEMBERS = frozenset((".", "->", "::"))
+_UNEVALUATED = frozenset(("decltype", "sizeof", "alignof", "typeof", "__typeof__", "noexcept"))
 _BEFORE_VALUES = frozenset(("return", "else", "do", "case", "throw"))
+_OF_DECLARATIONS = frozenset(("::", "<", ">", "*", "&", "&&"))
 # Bodies of loops in which everything is executed have none of these; launches are rewritten.
 _BRANCHES = frozenset(("?", "&&", "||", "if", "for", "while", "do", "switch", "goto", "<<<"))
-# File, line, variable.
-Use = tuple[str, int, str]
+# File, line, variable, and whether no path sets it.
+Use = tuple[str, int, str, bool]
 
 
 def unset_uses(messages: str) -> set[Use]:
-    """Return the uses that a compiler's messages are about."""
-    return {(file, int(line), name) for file, line, name in _WARNING.findall(messages)}
+    """Return the uses that a compiler's messages are about; of `record.member`, those of both names."""
+    uses: set[Use] = set()
+    for file, line, words, certainty in _WARNING.findall(messages):
+        names = _NAME.findall(words)
+        uses.update((file, int(line), name, certainty == "is") for name in (*names[:1], *names[-1:]))
+    return {use for use in uses if not use[0].startswith(str(INCLUDE))}
 
 
 def report_unset_variables(source: Source, uses: set[Use]) -> None:
-    """Insert a call at each use; of several statements with the variable in one line, the first is meant."""
-    mentions: dict[Use, list[int]] = {}
+    """Insert a test at the values of the variables in the lines of their uses."""
+    certain = {use[:3]: use[3] for use in sorted(uses)}
     for position, token in enumerate(source.tokens):
-        use = (token.file, token.line, token.text)
-        if use in uses and _is_value(source, position):
-            mentions.setdefault(use, []).append(position)
-    for (_, _, name), positions in mentions.items():
-        start = source.start_of_statement(positions[0])
-        last = [position for position in positions if source.start_of_statement(position) == start][-1]
-        # A pointer's own use is an error, and says more.
-        is_pointer, hint = f"::std::is_pointer<decltype({name})>::value", f'::__mlusim_hint("unset", "{name}")'
-        source.replace(last, last, f"({is_pointer} ? void() : void({hint}), {name})")
+        is_certain = certain.get((token.file, token.line, token.text))
+        if is_certain is not None and _is_value(source, position):
+            test = f"::mlusim::is_unset<{str(is_certain).lower()}>({token.text})"
+            hint = f'void(::__mlusim_hint("unset", "{token.text}"))'
+            source.replace(position, position, f"({test} ? {hint} : void(), {token.text})")
 
 
 def _is_value(source: Source, position: int) -> bool:
-    """Return whether a name is neither declared, set nor captured here, nor a member."""
-    tokens, opening = source.tokens, source.opening(position - 1)
-    before = tokens[position - 1]
-    is_declared = before.kind == "word" and before.text not in _BEFORE_VALUES
-    if is_declared or before.text in _BEFORE_MEMBERS or source.next_text(position) == "=":
+    """Return whether a name is neither declared, set nor captured here, nor a member, nor takes an address."""
+    tokens, start = source.tokens, source.start_of_statement(position)
+    words, before = tokens[start:position], tokens[position - 1].text
+    if before in _BEFORE_MEMBERS or before == "&" or _text_after_operand(source, position) == "=":
         return False
-    is_index = tokens[opening - 1].kind == "word" or tokens[opening - 1].text in ")]"
-    return opening < 0 or tokens[opening].text != "[" or is_index
+    opening = tokens[start - 1].text if start else ""
+    if opening == "[":
+        return tokens[start - 2].kind == "word" or tokens[start - 2].text in ")]"
+    if opening == "(" and tokens[start - 2].text in _UNEVALUATED:
+        return False
+    if not words or words[0].kind != "word" or words[0].text in _BEFORE_VALUES:
+        return True
+    # A type precedes a name that is declared, or other names do, as in `float *x, *y`.
+    if all(word.kind == "word" or word.text in _OF_DECLARATIONS for word in words):
+        return False
+    last = next(word.text for word in reversed(words) if word.text not in _OF_DECLARATIONS)
+    return last != "," or (opening == "(" and tokens[start - 2].text != "for")
+
+
+def _text_after_operand(source: Source, position: int) -> str:
+    """Return the token after a name with its indices and members: `=` where a part of it is set."""
+    while source.next_text(position) in ("[", ".", "->"):
+        position = source.matching(position + 1) if source.next_text(position) == "[" else position + 2
+    return source.next_text(position)
 
 
 def with_single_iterations(source: Source) -> str:

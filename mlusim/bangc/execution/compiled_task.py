@@ -185,9 +185,10 @@ class CompiledTask:
             self._hint(name, f"{name} takes a float that has no value: a local variable was never set", line, "unset")
 
     def note_function(self, kind: str, name: str, line: int) -> None:
-        """Add a hint of a kind of `_OF_FUNCTIONS`, once a run, about the function that contains the line."""
-        if (kind, line) not in self.issuer.log.remarks:
-            self._hint(name, _OF_FUNCTIONS[kind].format(name), line, kind)
+        """Add a hint of a kind of `_OF_FUNCTIONS`, once a run, about a function or variable at the line."""
+        title = _OF_FUNCTIONS[kind].format(name)
+        if all(remark.title != title for remark in self.issuer.log.remarks.values()):
+            self._hint(name, title, line, kind)
 
     def _hint(self, name: str, title: str, line: int, kind: str = "memory-core") -> None:
         task = self._task

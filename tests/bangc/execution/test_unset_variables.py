@@ -48,6 +48,35 @@ def test_the_use_in_a_template_is_an_error_at_its_line(tmp_path: Path, compiler:
     assert found_in("  fill(a);\n", tmp_path, compiler, HEAD + FILL) == [("v is used, and was never set", [7])]
 
 
+# A reference, a capture, a member; and a declaration with others in the line of its use.
+INDIRECT = """
+struct Sum {
+  float all, most = 0;
+  __mlu_func__ void add(float x) { all += x; most = x > most ? x : most; }
+};
+__mlu_func__ unsigned next(unsigned &state) { return state = state * 5 + 1; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "variable", "line"),
+    [
+        ("  unsigned state;\n  y[0] = next(state);\n", "state", 9),
+        ("  float v;\n  auto add = [&](float x) { v += x; };\n  add(y[0]);\n  y[0] = v;\n", "v", 13),
+        ("  Sum sum;\n  for (int i = 0; i < n; i++) sum.add(y[i]);\n  y[0] = sum.all;\n", "all", 7),
+        ("  float v, *p, w; p = y; w = p[0]; p[1] = v + w;\n", "v", 12),
+    ],
+)
+def test_with_gnu_a_variable_may_be_used_by_another_function(
+    body: str, variable: str, line: int, tmp_path: Path
+) -> None:
+    try:
+        found = found_in(body, tmp_path, "g++", HEAD + INDIRECT)
+    except InputError as error:
+        pytest.skip(str(error))
+    assert found == [(f"{variable} is used, and was never set", [line])]
+
+
 # The compiler cannot know whether these are set, or they are used only in an iteration after the one that sets them.
 CORRECT = """
   float last, sum, most;

@@ -21,6 +21,26 @@ template <class T> T quotient(T x, T y, Rounding mode);
 double erfinv(double x);
 double erfcinv(double x);
 
+template <size_t size> struct Pattern {
+    unsigned char byte[size] = {};
+    constexpr explicit Pattern(unsigned char value) {
+        for (auto &each : byte) each = value;
+    }
+};
+// Whether a variable holds the pattern of those without a value. That of a bool is `false`, and the use of a pointer is
+// an error of its own. Clang only warns of variables that no path sets.
+template <bool certain, class T> __attribute__((always_inline)) inline bool is_unset(const volatile T &value) {
+    using Element = typename std::remove_cv<typename std::remove_all_extents<T>::type>::type;
+    if constexpr (std::is_pointer<Element>::value) return false;
+#ifndef __clang__
+    else if constexpr (!std::is_same<Element, bool>::value) {
+        static constexpr Pattern<sizeof(T)> none{0xFE};
+        return !__builtin_memcmp(const_cast<const T *>(&value), &none, sizeof(T));
+    }
+#endif
+    else return certain;
+}
+
 }  // namespace mlusim
 
 // Without a mode conversions round to zero, as the public header says. ASSUMED: those to bfloat16, which it lacks, round
