@@ -119,7 +119,7 @@ def _counterparts(gap: Gap, gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt
 
 
 def _guards(gap: Gap, place: Gap, function: Definition) -> Iterator[ast.stmt]:
-    """Yield ends of a turn or of the task where a slice in a statement is empty, or an index is beyond its tensor."""
+    """Yield `continue` or `return` for where a slice in a statement is empty, or an index is beyond its tensor."""
     loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]
     in_loop = any(_is_around(loop, place.beside) for loop in loops if loop is not place.beside)
     tensors = [argument.arg for argument in function.args.args]

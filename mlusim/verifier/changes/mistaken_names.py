@@ -152,7 +152,7 @@ class Names:
         yield from (ast.Name(name, ast.Load()) for name in self.numbers if name not in self.scopes)
 
     def _extents(self) -> Iterator[ast.expr]:
-        """Yield what the numbers of a task or core, and of turns of all of them, are multiplied by."""
+        """Yield the factors that the number of a core or an iteration may lack: how many cores or clusters there are."""
         cores = {
             ast.unparse(counter.value): counter.value for counter in self.counters if isinstance(counter, ast.Attribute)
         }
