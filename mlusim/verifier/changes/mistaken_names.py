@@ -152,7 +152,7 @@ class Names:
         yield from (ast.Name(name, ast.Load()) for name in self.numbers if name not in self.scopes)
 
     def _extents(self) -> Iterator[ast.expr]:
-        """Yield the factors that the number of a core or an iteration may lack: how many cores or clusters there are."""
+        """Yield the factors that a number of a core or iteration may lack: the numbers of cores and clusters."""
         cores = {
             ast.unparse(counter.value): counter.value for counter in self.counters if isinstance(counter, ast.Attribute)
         }
