@@ -36,6 +36,14 @@ class Gap:
         return Part(Place(self.owner, self.field), [*block[: self.index], deepcopy(statement), *block[self.index :]])
 
     @property
+    def is_between_lines(self) -> bool:
+        """Whether the statements before and after it are on different lines."""
+        block, above = getattr(self.owner, self.field), self.index - 1
+        if block[0].lineno == self.owner.lineno:
+            return False
+        return not 0 <= above < len(block) - 1 or block[above].end_lineno < block[self.index].lineno
+
+    @property
     def below(self) -> Gap:
         """The place below the statement."""
         return replace(self, index=self.index + 1, side="after")

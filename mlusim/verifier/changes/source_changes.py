@@ -175,7 +175,8 @@ class FunctionSource:
     def insertions(self, lines: Collection[SourceLine]) -> Iterator[SourceChange]:
         """Yield one more statement, which some lines may lack."""
         own_lines = [line.line for line in lines if line.file == self.function.__code__.co_filename]
-        return (self._with_statement(gap, statement) for gap, statement in missing_statements(self.node, own_lines))
+        missing = missing_statements(self.node, own_lines)
+        return (self._with_statement(gap, statement) for gap, statement in missing if gap.is_between_lines)
 
     def barriers(self, names: Collection[str]) -> Iterator[SourceChange]:
         """Yield barriers moved out of an `if`, and one more of some, at each place below the parameter of the core."""
@@ -188,7 +189,7 @@ class FunctionSource:
         for name in names if core and isinstance(self.node, ast.AsyncFunctionDef) else ():
             call = syntax_tree(f"async def _(): await {core}.{name}()").body[0]
             statement = call.body[0]  # type: ignore[attr-defined]  # of a definition
-            yield from (self._with_statement(gap, statement) for gap in gaps_in(self.node))
+            yield from (self._with_statement(gap, statement) for gap in gaps_in(self.node) if gap.is_between_lines)
 
     def _with_statement(self, gap: Gap, statement: ast.stmt) -> SourceChange:
         line, text = self.line_of(gap.beside), ast.unparse(statement).replace("\n    ", " ")

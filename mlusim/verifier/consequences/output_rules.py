@@ -42,7 +42,7 @@ def wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         return cause.remedies
     tensor = cause.fields["tensor"]
     if tensor == consequence.fields["tensor"]:
-        if not cause.clues["is_partial"]:
+        if not cause.clues["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
             return cause.remedies
         return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
     if any(finding.kind == "wrong-value" and finding.fields["tensor"] == tensor for finding in cause.folded):
@@ -354,3 +354,11 @@ def not_planned(cause: Finding, deviation: Finding) -> tuple[str, ...] | None:
     """The line that writes another task's bytes also races with that task, or writes them again."""
     twice = cause.kind in ("task-race", "written-again") and cause.writes_twice
     return cause.remedies if twice and deviation.lines <= cause.lines else None
+
+
+def unselected(cause: Finding, unselected: Finding) -> tuple[str, ...] | None:
+    """The line that stores more than a filter selected writes its tensor again."""
+    site = unselected.sites[0]
+    if cause.kind != "written-again" or site.at not in cause.lines:
+        return None
+    return f"{unselected.remedy}, at {site.location}", *cause.remedies

@@ -238,6 +238,17 @@ def lookup(cause: Finding, lookup: Finding) -> tuple[str, ...] | None:
     return cause.remedies if is_lookup else None
 
 
+def memory_core(cause: Finding, hint: Finding) -> tuple[str, ...] | None:
+    """A memory core passes a barrier of the cores in place of the one that would order a race."""
+    if cause.kind != "task-race":
+        return None
+    site, (barrier, at), sync = hint.sites[0], cause.clues["barrier_of_cores"], cause.fields["sync"]
+    if not barrier or site.operation.removeprefix("__") != barrier or barrier == sync:
+        return None
+    places = " and ".join(dict.fromkeys((site.location, at)))
+    return f"{site.call(f'{sync}()')} in place of {site.call(f'{barrier}()')} at {places}", *cause.remedies
+
+
 def unawaited(cause: Finding, copies: Finding) -> tuple[str, ...] | None:
     """Copies that their task never waits for race: one sync would wait for both reasons, or the copy should block."""
     races = (race for race in cause.unfolded if race.kind == "race")

@@ -134,6 +134,19 @@ def wider_barrier(pair: Pair, sync: str, later: int) -> list[str]:
     return [f"{site.call(f'{sync}()')} in place of {narrow_call} at {at.location}"]
 
 
+def barrier_of_cores(pair: Pair) -> tuple[str, str]:
+    """Return name and location of the barrier of an MLU core that races with a memory core, between the two; or ""s."""
+    log, order = pair.run.log, pair.run.order
+    cores = [at for at, task in enumerate(pair.tasks) if not log.tasks[task].is_memory_core]
+    if len(cores) != 1:
+        return "", ""
+    position, barriers = pair.positions[cores[0]], _barriers(order, pair.tasks[cores[0]])
+    nearest = barriers[barriers > position][:1] if cores[0] == 0 else barriers[barriers < position][-1:]
+    if not len(nearest):
+        return "", ""
+    return log.ops[int(order.op[nearest[0]])], pair.run.line_at(int(nearest[0])).location
+
+
 def on_both_paths(pair: Pair) -> str:
     """Return where a barrier belongs on the path of the memory core, and where on that of the MLU cores.
 

@@ -9,6 +9,7 @@ from mlusim.verifier.findings import Finding, Remedy, Site, Way, place_between, 
 from mlusim.verifier.order.happens_before import BY_OFFSETS
 from mlusim.verifier.order.lanes import POSTED
 from mlusim.verifier.races.atomic_remedies import USE_ATOMICS
+from mlusim.verifier.races.barrier_places import barrier_of_cores
 from mlusim.verifier.races.iterations import is_fresh
 from mlusim.verifier.races.lane_syncs import LANE_SYNCS, blocking_copy, on_the_vector_pipe, sync_after
 from mlusim.verifier.races.pair import Pair
@@ -114,6 +115,7 @@ def between_tasks(remedies: TaskRemedies, pair: Pair, times: int) -> Finding:
             "of_bytes": pair.run.log.allocations[pair.allocations[0]].nbytes,
             "launched_at": pair.run.log.launches[pair.run.log.tasks[pair.tasks[1]].launch].launched_at,
             "splits_twice": is_split_twice(pair),
+            "barrier_of_cores": barrier_of_cores(pair),
             "place": remedies.where(pair) if sync in BARRIERS else None,
         },
     )

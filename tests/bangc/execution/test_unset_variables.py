@@ -35,7 +35,7 @@ def found_in(body: str, tmp_path: Path, compiler: str, head: str = HEAD) -> list
         ("  half v;\n  __bang_add_scalar(h, h, v, 64);\n", "v", 7),
         ("  float v;\n  for (int i = 0; i < n; i++) v += y[i];\n  y[0] = v;\n", "v", 7),
         ("  float v;\n  for (int i = 0; i < n; i++) { v = v + y[i]; y[i] = v; }\n", "v", 7),
-        ("  unsigned char v, w = 1;\n  while (w < n) { w = w + v; v = 1; }\n", "v", 7),
+        ("  unsigned char v, w = 1;\n  while (w < n) { w = w + v; v = 1; }\n  y[0] = w;\n", "v", 7),
     ],
 )
 def test_the_use_of_a_variable_that_is_not_set_is_an_error(

@@ -21,21 +21,18 @@ template <class T> T quotient(T x, T y, Rounding mode);
 double erfinv(double x);
 double erfcinv(double x);
 
-template <size_t size> struct Pattern {
-    unsigned char byte[size] = {};
-    constexpr explicit Pattern(unsigned char value) {
-        for (auto &each : byte) each = value;
-    }
-};
 // Whether a variable holds the pattern of those without a value. That of a bool is `false`, and the use of a pointer is
-// an error of its own. Clang only warns of variables that no path sets.
+// an error of its own. Clang only warns of variables that no path sets. The bytes are volatile, as g++ may otherwise take
+// a variable that one path sets to a constant for that constant.
 template <bool certain, class T> __attribute__((always_inline)) inline bool is_unset(const volatile T &value) {
     using Element = typename std::remove_cv<typename std::remove_all_extents<T>::type>::type;
     if constexpr (std::is_pointer<Element>::value) return false;
 #ifndef __clang__
     else if constexpr (!std::is_same<Element, bool>::value) {
-        static constexpr Pattern<sizeof(T)> none{0xFE};
-        return !__builtin_memcmp(const_cast<const T *>(&value), &none, sizeof(T));
+        const volatile unsigned char *bytes = reinterpret_cast<const volatile unsigned char *>(&value);
+        for (size_t i = 0; i < sizeof(T); ++i)
+            if (bytes[i] != 0xFE) return false;
+        return true;
     }
 #endif
     else return certain;
