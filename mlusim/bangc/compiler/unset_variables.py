@@ -29,6 +29,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _BEFORE_MEMBERS = frozenset((".", "->", "::"))
 _UNEVALUATED = frozenset(("decltype", "sizeof", "alignof", "typeof", "__typeof__", "noexcept"))
 _BEFORE_VALUES = frozenset(("return", "else", "do", "case", "throw"))
+_BEFORE_CONDITIONS = frozenset(("if", "while", "switch"))
 _OF_DECLARATIONS = frozenset(("::", "<", ">", "*", "&", "&&"))
 # Bodies of loops in which everything is executed have none of these; launches are rewritten.
 _BRANCHES = frozenset(("?", "&&", "||", "if", "for", "while", "do", "switch", "goto", "<<<"))
@@ -59,15 +60,19 @@ def report_unset_variables(source: Source, uses: set[Use]) -> None:
 def _is_value(source: Source, position: int) -> bool:
     """Return whether a name is neither declared, set nor captured here, nor a member, nor takes an address."""
     tokens, start = source.tokens, source.start_of_statement(position)
-    words, before = tokens[start:position], tokens[position - 1].text
-    if before in _BEFORE_MEMBERS or before == "&" or _text_after_operand(source, position) == "=":
+    words, before, operand = tokens[start:position], tokens[position - 1].text, tokens[position - 2]
+    # After an operand, `&` is the binary operator.
+    is_operand = operand.kind in ("word", "number") and operand.text not in _BEFORE_VALUES
+    takes_address = before == "&" and not (is_operand or operand.text == "]")
+    if before in _BEFORE_MEMBERS or takes_address or _text_after_operand(source, position) == "=":
         return False
     opening = tokens[start - 1].text if start else ""
     if opening == "[":
         return tokens[start - 2].kind == "word" or tokens[start - 2].text in ")]"
     if opening == "(" and tokens[start - 2].text in _UNEVALUATED:
         return False
-    if not words or words[0].kind != "word" or words[0].text in _BEFORE_VALUES:
+    is_condition = opening == "(" and tokens[start - 2].text in _BEFORE_CONDITIONS
+    if is_condition or not words or words[0].kind != "word" or words[0].text in _BEFORE_VALUES:
         return True
     # A type precedes a name that is declared, or other names do, as in `float *x, *y`.
     if all(word.kind == "word" or word.text in _OF_DECLARATIONS for word in words):

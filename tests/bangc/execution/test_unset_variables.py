@@ -32,6 +32,8 @@ def found_in(body: str, tmp_path: Path, compiler: str, head: str = HEAD) -> list
     ("body", "variable", "line"),
     [
         ("  int v;\n  if (n == 3) y[0] = v;\n", "v", 7),
+        ("  int v;\n  y[0] = n & v;\n", "v", 7),
+        ("  int v;\n  if (n & v) y[0] = 1;\n", "v", 7),
         ("  half v;\n  __bang_add_scalar(h, h, v, 64);\n", "v", 7),
         ("  float v;\n  for (int i = 0; i < n; i++) v += y[i];\n  y[0] = v;\n", "v", 7),
         ("  float v;\n  for (int i = 0; i < n; i++) { v = v + y[i]; y[i] = v; }\n", "v", 7),
