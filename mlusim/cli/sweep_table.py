@@ -11,8 +11,6 @@ from mlusim.units import plural
 if TYPE_CHECKING:
     from mlusim.explore.sweeping import Sweep
 
-Row = dict[str, Any]
-
 _WORDS_SHOWN = 48
 _REASONS_SHOWN = 8
 
@@ -26,11 +24,6 @@ def print_sweep(sweep: Sweep, db: str | None, *, full: bool, reported: str) -> N
         full: all rows, columns and reasons.
         reported: the reason that the error of the command states, which is not printed twice; "" if there is none.
     """
-    _print_rows(sweep, full=full, reported=reported)
-    _print_end(sweep, db)
-
-
-def _print_rows(sweep: Sweep, *, full: bool, reported: str) -> None:
     from mlusim.explore.table_cells import MOST_ROWS, sweep_cells
 
     rows = sweep.rows
@@ -38,13 +31,17 @@ def _print_rows(sweep: Sweep, *, full: bool, reported: str) -> None:
     table = sweep_cells(shown_rows, sweep.axes, full=full, most_words=0 if full else _WORDS_SHOWN)
     console.print_columns(table.heads, table.lines, right=table.right, keys=table.keys, cut=not full)
     if not full:
-        _print_cut(rows, reported)
+        _print_reasons(rows, reported)
+        if len(rows) > MOST_ROWS:
+            console.print_text(f"... and {len(rows) - MOST_ROWS} more; --full and -o table.csv have all of them")
+    counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count) or "this shard is empty"
+    found_text = f", {sweep.found} of them from before" if sweep.found else ""
+    file_text = f" (in {db}{found_text})" if db else ""
+    console.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{file_text}")
 
 
-def _print_cut(rows: Sequence[Row], reported: str) -> None:
-    """Print below the table the truncated reasons, and the number of rows omitted."""
-    from mlusim.explore.table_cells import MOST_ROWS
-
+def _print_reasons(rows: Sequence[dict[str, Any]], reported: str) -> None:
+    """Print the reasons of which the table has only the first words."""
     messages = dict.fromkeys(
         f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done" and row["message"] != reported
     )
@@ -57,12 +54,3 @@ def _print_cut(rows: Sequence[Row], reported: str) -> None:
     if len(cut_messages) > _REASONS_SHOWN:
         others = len(cut_messages) - _REASONS_SHOWN
         console.print_text(f"... and {others} more reasons; --full and -o table.csv have all of them")
-    if len(rows) > MOST_ROWS:
-        console.print_text(f"... and {len(rows) - MOST_ROWS} more; --full and -o table.csv have all of them")
-
-
-def _print_end(sweep: Sweep, db: str | None) -> None:
-    counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count) or "this shard is empty"
-    found_text = f", {sweep.found} of them from before" if sweep.found else ""
-    file_text = f" (in {db}{found_text})" if db else ""
-    console.print_text(f"\n{plural(len(sweep), 'point')}: {counts}{file_text}")

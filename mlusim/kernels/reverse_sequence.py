@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from mlusim.kernels.boxes import box_of, front
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
+from mlusim.planning.entry_layout import EntryLayout
 from mlusim.planning.plan import Plan
-from mlusim.planning.reverse_sequence import EntryLayout, SequenceParameters
+from mlusim.planning.reverse_sequence import SequenceParameters
 from mlusim.planning.tiles import Tile
 from mlusim.units import round_up
 

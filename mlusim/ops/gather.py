@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -116,16 +117,13 @@ GATHER = Operator(
     plan=partial(plan_lookups, "gather", _lookups, plan_gather),
     launches=_launches,
 )
-GATHER_ND = Operator(
+GATHER_ND = replace(
+    GATHER,
     name="gather_nd",
-    inputs=(X, INDEX),
     attributes=(AXES, MODE, BATCH_DIMS),
-    strategies=STRATEGIES,
     example=example_nd,
-    example_attributes=(INDEX_SHAPE,),
     usage="--input x.npy --index i.npy --mode standard --out y.npy",
     infer=partial(_infer, _lookups_nd),
     check=partial(check_lookups, "gather_nd", _lookups_nd),
     plan=partial(plan_lookups, "gather_nd", _lookups_nd, plan_gather),
-    launches=_launches,
 )

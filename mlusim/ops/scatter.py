@@ -8,6 +8,7 @@ row-major order of the index wins, whatever the number of cores.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -163,16 +164,13 @@ SCATTER = Operator(
     plan=partial(plan_lookups, "scatter", _lookups, plan_scatter),
     launches=_launches,
 )
-SCATTER_ND = Operator(
+SCATTER_ND = replace(
+    SCATTER,
     name="scatter_nd",
-    inputs=(X, INDEX, _SRC),
     attributes=(AXES, MODE),
-    strategies=STRATEGIES,
     example=_example_nd,
-    example_attributes=(INDEX_SHAPE,),
     usage="--input x.npy --index i.npy --src s.npy --mode standard --out y.npy",
     infer=partial(_infer, _lookups_nd),
     check=partial(check_lookups, "scatter_nd", _lookups_nd),
     plan=partial(plan_lookups, "scatter_nd", _lookups_nd, plan_scatter),
-    launches=_launches,
 )

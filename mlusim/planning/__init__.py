@@ -10,7 +10,8 @@ Plans:
 
 Planners:
   elementwise              cast, bitcast_convert
-  reverse, reverse_groups  reverse and flip; `reverse_sequence`
+  reverse, reverse_groups  reverse and flip
+  reverse_sequence         the same for the first rows of each batch entry; `entry_layout`: a tensor as entries
   tin_shift                its variants; `tin_shift_tiers`: what fits in NRAM; `tin_shift_choice`: strategy "auto"
   gather                   gather, gather_nd, index_select
   scatter, scatter_chunk   scatter and scatter_nd, one chunk of updates after another

@@ -312,11 +312,10 @@ def _row_candidates(problem: LookupProblem) -> Iterator[LookupCandidate]:
 def _row_candidate(problem: LookupProblem, regions: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
     """Yield candidates with regions of x of these sizes, and 1/`parts` of NRAM for updates."""
     board, itemsize, lookups = problem.board, problem.itemsize, problem.lookups
-    shape = lookups.x_shape
     arithmetic = _arithmetic(problem, regions, in_whole=True)
     sizes = blocks(regions, buffer_bytes(board) // itemsize)
     staged = math.prod(sizes)
-    tiles, count = count_boxes(regions, sizes), count_boxes(shape, regions)
+    tiles, count = count_boxes(regions, sizes), count_boxes(lookups.x_shape, regions)
     grid = Grid.of_unions(board, count)
     for fetch in ways_to_read(problem, arithmetic):
         chunk = chunk_of(problem, regions, arithmetic, board.nram_usable_bytes // parts, strategy="rows", fetch=fetch)

@@ -201,7 +201,7 @@ class Watch:
         launch = loop.task.job.launch
         if launch.waiting or len(launch.queue.launches) > 1:
             return True
-        # The operations after a declared loop are known only at the end of the run (`SkippedPart.most`).
+        # The operations after a declared loop are known only at the end of the run (`SkippedPart.max_operations`).
         if self._declared_loop_of(loop.task) is not None:
             return False
         return self._dry_loop_end(loop)[1] > _FOLLOW * self._loop_end(loop)
