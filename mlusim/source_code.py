@@ -1,4 +1,4 @@
-"""Source code: names of kernels in files, who wrote a file, lines of frames, syntax trees."""
+"""Source code: names of kernels in files, who wrote a file, lines and packages of frames, syntax trees."""
 
 from __future__ import annotations
 
@@ -57,6 +57,11 @@ def line_of(frame: FrameType | TracebackType) -> int:
     else:
         line, code = frame.f_lineno, frame.f_code
     return line or code.co_firstlineno
+
+
+def package_of(frame: FrameType) -> str:
+    """Return the package of the function that a frame executes."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def in_own_kernels(file: str) -> bool:

@@ -24,10 +24,9 @@ sys.path.insert(0, str(HERE.parent))
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.log_columns import LogColumns
-from mlusim.analysis.lower_bound import LOSSES
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
-from mlusim.analysis.page.pages import document
+from mlusim.analysis.page.pages import document, largest_loss
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.small_pictures import CURVE_PX, bandwidth_areas, cause_rectangles
 from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE, time_unit
@@ -111,13 +110,8 @@ def get_runs(folder: Path, cases: Iterable[Any], *, rerun: bool) -> dict[str, Re
 
 def words(case: Any, run: Result) -> str:
     """Return the remark about a run."""
-    above = run.time_ps - run.lower_bound.time_ps
-    text: str = case.look(run)
-    if above:
-        first = max(run.lower_bound.losses_ps, key=lambda key: run.lower_bound.losses_ps[key])
-        share = run.lower_bound.losses_ps[first] / run.board.cores / above
-        text += f" The largest part of the time above the lower bound: {LOSSES[first]} ({percent(share)})."
-    return text
+    loss = largest_loss(run)
+    return case.look(run) + (f" The largest part of the time above the lower bound: {loss}." if loss else "")
 
 
 def figures(run: Result) -> tuple[str, str, str, str]:

@@ -37,11 +37,10 @@ def result_html(result: Result) -> str:
         facts.append((name if len(outputs) > 1 else "output", f"{array.dtype} {list(array.shape)}"))
     body = _table(facts)
     if metrics.time_ps:
-        names = [name for name, total in metrics.where_time_went.items() if total]
         body += (
             f"<div>where the time went, per core on average</div>{share_bar(metrics, metrics.time_ps, _WIDTH, _BAR)}"
         )
-        body += swatches(names) + _bandwidth(LogColumns(result.log, board), result.operator)
+        body += swatches([metrics]) + _bandwidth(LogColumns(result.log, board), result.operator)
     return _box(f"{result.operator} on {board.name}", body)
 
 

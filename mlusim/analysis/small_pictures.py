@@ -61,12 +61,14 @@ def cause_rectangles(metrics: Metrics, width: float, height: int) -> Iterator[st
         x += width * share
 
 
-def swatches(names: Iterable[str]) -> str:
-    """Render the legend of the causes."""
+def swatches(runs: Iterable[Metrics]) -> str:
+    """Render the legend of the causes that took time in any of the runs."""
+    names = {name for metrics in runs for name, _ in _shares(metrics)}
     items = "".join(
         f'<span style="white-space:nowrap;margin-right:14px"><span style="display:inline-block;width:11px;height:11px;'
         f'border:1px solid #666;background:{CAUSE_COLOURS[name]};margin-right:5px"></span>'
-        f"{escape(CAUSES[name])}</span> "
-        for name in names
+        f"{escape(text)}</span> "
+        for name, text in CAUSES.items()
+        if name in names
     )
     return f'<div style="font-size:12px;margin:2px 0 8px">{items}</div>'

@@ -62,7 +62,7 @@ class Explanation:
     def __repr__(self) -> str:
         text = f"{format_us(self.above_ps)} above the lower bound"
         if self.above_ps:
-            text += f", most of it {LOSSES[max(self.losses_ps, key=lambda name: self.losses_ps[name])]}"
+            text += f", most of it {LOSSES[self.result.lower_bound.largest_loss]}"
         return f"<explanation of {self.result.operator} on {self.result.board.name}: {text}>"
 
     def to_json(self) -> dict[str, Any]:

@@ -131,6 +131,7 @@ def _hide_internals(error: BaseException | None) -> None:
     pytest reads `__tracebackhide__` among the globals of a frame, too. `--full-trace` shows them.
     """
     from mlusim.cores.tasks.source_line import INTERNAL
+    from mlusim.source_code import package_of
 
     # An exception may be its own cause.
     visited: set[int] = set()
@@ -138,9 +139,8 @@ def _hide_internals(error: BaseException | None) -> None:
         visited.add(id(error))
         trace = error.__traceback__
         while trace is not None:
-            values = trace.tb_frame.f_globals
-            if str(values.get("__name__")).partition(".")[0] in INTERNAL:
-                values["__tracebackhide__"] = _is_explained
+            if package_of(trace.tb_frame) in INTERNAL:
+                trace.tb_frame.f_globals["__tracebackhide__"] = _is_explained
             trace = trace.tb_next
         error = error.__cause__
 

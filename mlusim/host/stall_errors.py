@@ -14,7 +14,7 @@ from typing import Any
 
 from mlusim.cores.tasks.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
-from mlusim.source_code import line_of, source_name
+from mlusim.source_code import line_of, package_of, source_name
 
 # Python 3.12's way to call a function before the lines of some functions. Our number is one without an assigned
 # purpose.
@@ -42,8 +42,7 @@ def stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExceptio
         error = StallError()
 
         def __init__(self) -> None:
-            # Runs in the kernel's thread. A kernel that catches everything meets the next one at its next line, also in
-            # its handlers, until it ends.
+            # Runs in the kernel's thread.
             _raise_at_lines(StallAbandoned)
 
     return StallError, StallAbandoned
@@ -124,11 +123,6 @@ def in_run(frame: FrameType | None) -> bool:
 def _ignore(*event: Any) -> None:
     """Trace no further functions."""
     del event
-
-
-def package_of(frame: FrameType) -> str:
-    """Return the package of a function on the stack."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def line_of_the_host() -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mlusim.cores.tasks.kernel_errors import Abandoned
 from mlusim.errors import OperationLimitError
 from mlusim.host.run_progress import RunProgress
-from mlusim.host.stall_errors import errors_arrived, in_run, package_of, raise_in, stall_errors, stop_raising
+from mlusim.host.stall_errors import errors_arrived, in_run, raise_in, stall_errors, stop_raising
+from mlusim.source_code import package_of
 
 if TYPE_CHECKING:
     from mlusim.cores.machine.chip import Chip

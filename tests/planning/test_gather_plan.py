@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 import mlusim
-from lookup_plans import BOARDS, lookups_by_element, lookups_by_row, plan_or_none
+from lookup_plans import BOARDS, check_auto_is_fastest, lookups_by_element, lookups_by_row, plan_or_none
 from mlusim import ops
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import board
@@ -146,19 +146,7 @@ class TestReasons:
 
 class TestPredictedTimes:
     def test_auto_chooses_the_fastest_strategy(self):
-        for shape, axis in (((64, 64), 1), ((8, 4096), 1), ((2, 100_000), 1), ((50_000, 4), 0), ((1, 10**6), 1)):
-            index_shape = (shape[0], 16) if axis else (16, shape[1])
-            for name in BOARDS:
-                times = {}
-                for strategy in STRATEGIES:
-                    try:
-                        times[strategy] = mlusim.plan(
-                            "gather", shape, index_shape, axis=axis, device=name, strategy=strategy
-                        ).predicted_ps
-                    except PlanError:
-                        assert strategy == "slab"
-                auto = times.pop("auto")
-                assert auto == min(times.values())
+        check_auto_is_fastest("gather", STRATEGIES, may_not_fit=("slab",))
 
     def test_a_few_long_rows_are_cut_to_occupy_idle_cores(self):
         """30 rows of 70 KB on 64 cores: in less NRAM, which forces shorter tiles, the plan is not faster."""

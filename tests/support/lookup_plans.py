@@ -60,3 +60,15 @@ def plan_or_none(operator, *shapes, may_not_fit, **arguments):
         assert arguments["strategy"] in may_not_fit
         assert "usable NRAM" in str(error)
         return None
+
+
+def check_auto_is_fastest(operator, strategies, *, may_not_fit):
+    """Check for several shapes and boards that "auto" takes the strategy with the shortest predicted time."""
+    for shape, axis in (((64, 64), 1), ((8, 4096), 1), ((2, 100_000), 1), ((50_000, 4), 0), ((1, 10**6), 1)):
+        index = (shape[0], 16) if axis else (16, shape[1])
+        shapes = (shape, index, index) if operator == "scatter" else (shape, index)
+        for name in BOARDS:
+            call = {"axis": axis, "device": name, "may_not_fit": may_not_fit}
+            plans = {strategy: plan_or_none(operator, *shapes, strategy=strategy, **call) for strategy in strategies}
+            times = {strategy: plan.predicted_ps for strategy, plan in plans.items() if plan is not None}
+            assert times.pop("auto") == min(times.values())

@@ -60,8 +60,8 @@ def _runs(runs: dict[str, Result], names: dict[str, str]) -> str:
         (name, esc(names[name]), format_us(result.time_ps), share_bar(result.metrics, longest_ps, 420, 18))
         for name, result in runs.items()
     ]
-    causes = [name for name in CAUSES if any(result.metrics.where_time_went[name] for result in runs.values())]
-    return table(("", "run", "time", "where the time went, per core on average"), rows, (2,)) + swatches(causes)
+    colours = swatches(result.metrics for result in runs.values())
+    return table(("", "run", "time", "where the time went, per core on average"), rows, (2,)) + colours
 
 
 def _causes(difference: Difference) -> str:

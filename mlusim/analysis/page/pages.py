@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -61,7 +61,7 @@ def index(results: Mapping[str, Result]) -> str:
     return document(
         f"{len(results)} runs",
         f"<p>Times are those of the model. The bars show where the time went, per core on average; a bar is as long as "
-        f"its run, relative to the slowest.</p>{swatches(_causes(results.values()))}{rows}",
+        f"its run, relative to the slowest.</p>{swatches(result.metrics for result in results.values())}{rows}",
     )
 
 
@@ -83,11 +83,6 @@ def document(title: str, content: str) -> str:
 def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
     """Return the cells of `HEADS` as HTML."""
     metrics, bound = result.metrics, result.lower_bound
-    above_ps = result.time_ps - bound.time_ps
-    largest_loss = ""
-    if above_ps:
-        share = bound.losses_ps[bound.largest_loss] / result.board.cores / above_ps
-        largest_loss = f"{LOSSES[bound.largest_loss]} ({percent(share)})"
     return [
         # A path relative to the folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
         f'<a href="./{quote(link)}">{esc(name)}</a>',
@@ -98,9 +93,19 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         f"{result.time_ps / bound.time_ps:.2f}" if bound.time_ps else "",
         percent(metrics.io_efficiency),
         short_bytes(sum(metrics.bus_bytes.values())),
-        esc(largest_loss),
+        esc(largest_loss(result)),
         share_bar(metrics, longest_ps),
     ]
+
+
+def largest_loss(result: Result) -> str:
+    """Return the largest part of the time above the lower bound, with its share; "" if there is no such time."""
+    bound = result.lower_bound
+    above_ps = result.time_ps - bound.time_ps
+    if not above_ps:
+        return ""
+    share = bound.losses_ps[bound.largest_loss] / result.board.cores / above_ps
+    return f"{LOSSES[bound.largest_loss]} ({percent(share)})"
 
 
 def _launches_text(result: Result) -> str:
@@ -110,13 +115,6 @@ def _launches_text(result: Result) -> str:
         return ""
     others = f" and {len(launches) - 1} more" if len(launches) > 1 else ""
     return f"{launches[0].kind} {launches[0].dim}{others}"
-
-
-def _causes(results: Iterable[Result]) -> list[str]:
-    causes: dict[str, None] = {}
-    for result in results:
-        causes |= dict.fromkeys(name for name, total in result.metrics.where_time_went.items() if total)
-    return list(causes)
 
 
 def _write(path: Path, text: str) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.source_code import line_of, syntax_tree, written_by_author
+from mlusim.source_code import line_of, package_of, syntax_tree, written_by_author
 
 # Packages whose frames are between a program and its kernel, or between the kernel and an error; those of `functools`
 # are of cached properties, such as `core.nram`.
@@ -79,7 +79,7 @@ def _frames_of(kernel: FrameType) -> list[FrameType]:
     frames = []
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no public way to the calling frame
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
+        if package_of(frame) not in INTERNAL:
             frames.append(frame)
         frame = None if frame is kernel else frame.f_back
     return frames
@@ -140,7 +140,7 @@ def hide_internals(error: BaseException) -> None:
         visited.add(id(cause))
         visible: TracebackType | None = None
         for entry in reversed(_entries(cause.__traceback__)):
-            if str(entry.tb_frame.f_globals.get("__name__")).partition(".")[0] not in INTERNAL:
+            if package_of(entry.tb_frame) not in INTERNAL:
                 visible = TracebackType(visible, entry.tb_frame, entry.tb_lasti, line_of(entry))
         cause.__traceback__ = visible
         cause = cause.__cause__
