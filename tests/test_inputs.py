@@ -385,10 +385,3 @@ def test_an_array_is_no_name(call, message):
 def test_settings_of_a_sweep_are_a_dictionary(option, value):
     with pytest.raises(mlusim.InputError, match=rf"^{option}=.*: pass a dictionary of names and values, such as "):
         mlusim.sweep(copy, arguments=["x=float32:8", "out=float32:8"], workers=0, **{option: value})
-
-
-@pytest.mark.parametrize("bits", [[], None, 24, 32.0], ids=repr)
-def test_a_width_is_one_of_those_of_its_kind(bits):
-    assert mlusim.cinn.Float(np.int64(32)) == mlusim.cinn.Float(32)
-    with pytest.raises(mlusim.InputError, match=r"^Float\(.*\): there are Float types of 16, 32, 64 bits$"):
-        mlusim.cinn.Float(bits)

@@ -36,7 +36,7 @@ def test_types_correspond_to_dtypes(kind, name, expected):
 
 
 def test_types_are_values():
-    assert Float(16) == Float16()
+    assert Float(16) == Float16() == Float(np.int64(16))
     assert Float(16) != BFloat16()
     assert len({Int(32), Int(32), UInt(32), Float(32)}) == 3
 
@@ -45,6 +45,7 @@ def test_types_are_values():
     ("make", "bits", "message"),
     [
         (Float, 8, r"^Float\(8\): there are Float types of 16, 32, 64 bits$"),
+        *((Float, bits, r"^Float\(.*\): there are Float types of 16, 32, 64 bits$") for bits in ([], None, 24, 32.0)),
         (Int, 1, r"^Int\(1\): there are Int types of 8, 16, 32, 64 bits$"),
         (UInt, "8", r"^UInt\('8'\): there are UInt types of 8, 16, 32, 64 bits$"),
     ],

@@ -316,21 +316,6 @@ def test_a_misplaced_setting_suggests_the_right_option(home, words, told):
     assert told in output_of(words[0], "k.py:add", *words[1:], code=2)
 
 
-def test_tune_without_anything_to_vary_is_an_error(home):
-    text = output_of("tune", "k.py:add", "--shape", "4096", "--workers", "0")
-    assert "1 setting ran" in text
-    assert "Nothing was varied: give several values, such as --set NAME=4,8,16" in text
-
-
-def test_tune_shows_why_a_setting_cannot_run(home):
-    text = output_of("tune", "k.py:add", "--shape", "4096", "--set", "tile=-5,512", "--workers", "0")
-    assert "1 setting ran; 1 could not run\ncould not run: tile = -5: " in text
-    assert "alloc of shape [-5]: an extent cannot be negative" in text
-    assert "Nothing was varied" not in text
-    # The lower bound of 4096 elements is below the time of a launch.
-    assert re.search(r"^the best takes [\d.]+ us, the launch alone 0.98 us$", text, re.MULTILINE)
-
-
 WRONG = [
     (("--kind", "union3"), "'UNION3' is not a task type; choose one of BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16"),
     (("--dim", "4,8,1,1"), "'4,8,1,1' is not a grid: one to three extents from 1 to 65535, such as 4,8,1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shlex
 
 import pytest
@@ -150,6 +151,21 @@ def test_a_kernel_is_tuned_over_its_settings(kernels):
     assert repr(found).startswith(f"<tuning of add on mlu370-x4: best tile = {found.best['tile']}, ")
     with pytest.raises(InputError, match=r"^device has several values: tune takes one; sweep takes several$"):
         mlusim.tune(f"{kernels}:add", shape=4, device=["mlu370-x4", "mlu590-h8"])
+
+
+def test_tune_without_anything_to_vary_is_an_error(kernels):
+    text = output_of("tune", f"{kernels}:add", "--shape", "4096", "--workers", "0")
+    assert "1 setting ran" in text
+    assert "Nothing was varied: give several values, such as --set NAME=4,8,16" in text
+
+
+def test_tune_shows_why_a_setting_cannot_run(kernels):
+    text = output_of("tune", f"{kernels}:add", "--shape", "4096", "--set", "tile=-5,512", "--workers", "0")
+    assert "1 setting ran; 1 could not run\ncould not run: tile = -5: " in text
+    assert "alloc of shape [-5]: an extent cannot be negative" in text
+    assert "Nothing was varied" not in text
+    # The lower bound of 4096 elements is below the time of a launch.
+    assert re.search(r"^the best takes [\d.]+ us, the launch alone 0.98 us$", text, re.MULTILINE)
 
 
 LAUNCHES = """

@@ -231,15 +231,6 @@ def test_the_names_of_numpy_for_tolerances_are_recognised(name, meant):
         mlusim.verify(shrunk, np.zeros(4), mlusim.Output((4,)), reference=np.zeros(4), **{name: 1e-3})
 
 
-async def _nothing(core):
-    del core
-
-
-def test_arguments_of_a_sweep_are_text():
-    with pytest.raises(InputError, match="is not an argument as text: write a file"):
-        mlusim.sweep(_nothing, arguments=[np.zeros(3)], workers=0)
-
-
 @pytest.mark.parametrize(
     ("dtype", "message"),
     [

@@ -1,4 +1,4 @@
-"""A kernel that multiplies by a factor, 2 by default, with an input and a launch for it."""
+"""A kernel that multiplies by a factor, 2 by default, and one that triples, with an input and a launch for them."""
 
 from __future__ import annotations
 
@@ -13,3 +13,11 @@ async def double(core, x, out, factor=2.0):
     await core.memcpy(held, x)
     core.mul(held, held, factor)
     await core.memcpy(out, held)
+
+
+async def triple(core, x, out):
+    held, twice = (core.nram.alloc(x.shape, x.dtype, name) for name in ("held", "twice"))
+    await core.memcpy(held, x)
+    core.mul(twice, held, 2.0)
+    core.add(twice, twice, held)
+    await core.memcpy(out, twice)

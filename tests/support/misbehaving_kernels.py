@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.cores.core import Core
-from mlusim.errors import (
-    AwaitError,
-    InputError,
-    KernelError,
-    MlusimError,
-    OperandError,
-    OperationLimitError,
-)
+from mlusim.errors import AwaitError, InputError, KernelError, MlusimError, OperandError, OperationLimitError
 
 # Before Python 3.14, and since.
 _NOT_AWAITABLE = "object int can't be used in 'await' expression|'int' object can't be awaited"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 import mlusim
 from kernel_runs import run_alone
+from misbehaving_kernels import helper, zero_division
 from mlusim.cores.core import Core
 from mlusim.errors import (
     AccessError,
@@ -31,15 +31,6 @@ from mlusim.errors import (
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 from mlusim.units import format_ns
-
-
-async def helper(core: Core) -> None:
-    await core.sync()
-
-
-async def zero_division(core: Core) -> None:
-    core.scalar(3)
-    1 / (core.task_id * 0)
 
 
 def test_a_kernel_cannot_launch() -> None:
@@ -61,20 +52,6 @@ def test_a_kernel_that_runs_itself_on_another_device_ends() -> None:
 
     with pytest.raises(LaunchError, match="a run inside a kernel: only the host runs kernels; call the other kernel"):
         mlusim.run(kernel, dim=1, kind="BLOCK")
-
-
-def test_keyword_only_settings_of_a_kernel() -> None:
-    given = []
-
-    async def kernel(core: Core, *, rows: int, strategy: str = "tight") -> None:
-        given.append((rows, strategy))
-
-    device = Device()
-    device.launch(kernel, dim=1, kind="BLOCK", rows=3, strategy="wide")
-    device.synchronize()
-    assert given == [(3, "wide")]
-    with pytest.raises(LaunchError, match=r"missing a required (keyword-only )?argument: 'rows'"):
-        device.launch(kernel, dim=1, kind="BLOCK")
 
 
 def test_an_uncaught_error_ends_a_script_with_its_message(tmp_path: Path) -> None:
@@ -256,22 +233,6 @@ def test_async_generators_inside_a_kernel(run: Any) -> None:
     np.testing.assert_array_equal(device.download(out), device.download(x))
 
 
-def test_objects_that_are_not_kernels_are_rejected() -> None:
-    async def generator(core: Core) -> Any:
-        yield
-
-    @types.coroutine
-    def old(core: Core) -> Any:
-        yield
-
-    device = Device()
-    for kernel in (generator, old, print, None):
-        with pytest.raises(
-            LaunchError, match=r"is not a kernel: write it as `async def \S+\(core, \.\.\.\)`, without `yield`$"
-        ):
-            device.launch(kernel, dim=4)
-
-
 def test_kernel_errors_are_mlusim_errors() -> None:
     for error in (AccessError, AwaitError, CopyError, HangError, OperationLimitError):
         assert issubclass(error, KernelError)
@@ -299,16 +260,6 @@ def test_warnings_of_the_kernel_itself_pass() -> None:
 
     with pytest.warns(UserWarning, match="mind the gap"):
         run_alone(kernel)
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_wrong_number_of_arguments(count: int) -> None:
-    async def kernel(core: Core, x: View) -> None: ...
-
-    with pytest.raises(
-        LaunchError, match=rf"^kernel\(core.*\) -> .* was launched with {count} arguments after `core`: "
-    ):
-        run_alone(kernel, *range(count))
 
 
 def test_a_kernel_uses_only_its_own_core() -> None:

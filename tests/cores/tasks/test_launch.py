@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import types
 from typing import Any
 
 import numpy as np
@@ -203,9 +204,16 @@ def test_a_launch_rejects_objects_that_are_not_kernels() -> None:
     async def generator(core: Core) -> Any:
         yield
 
+    @types.coroutine
+    def old(core: Core) -> Any:
+        yield
+
     message = r"is not a kernel: write it as `async def {}\(core, \.\.\.\)`, without `yield`$"
     refused("plain " + message.format("plain"), plain, dim=4)
     refused("generator " + message.format("generator"), generator, dim=4)
+    refused("old " + message.format("old"), old, dim=4)
+    refused("print " + message.format("print"), print, dim=4)
+    refused("None " + message.format("kernel"), None, dim=4)
     refused(r"<function .*<lambda>.*> is not a kernel|<lambda> is not a kernel", lambda core: None, dim=4)
     refused("7 is not a kernel", 7, dim=4)
     refused(
@@ -257,6 +265,20 @@ def test_a_kernel_without_core() -> None:
         pass
 
     refused(r"forgot\(\) -> 'None' was launched with 0 arguments after `core`: too many positional arguments$", forgot)
+
+
+def test_keyword_only_settings_of_a_kernel() -> None:
+    given = []
+
+    async def kernel(core: Core, *, rows: int, strategy: str = "tight") -> None:
+        given.append((rows, strategy))
+
+    device = Device()
+    device.launch(kernel, dim=1, kind="BLOCK", rows=3, strategy="wide")
+    device.synchronize()
+    assert given == [(3, "wide")]
+    with pytest.raises(LaunchError, match=r"missing a required (keyword-only )?argument: 'rows'"):
+        device.launch(kernel, dim=1, kind="BLOCK")
 
 
 def test_views_of_the_device() -> None:
