@@ -37,6 +37,8 @@ class Leave(IntEnum):
     CALLED = 8
     INVOKED = 9
     OTHER_MEMORY = 10
+    OUTSIDE = 11
+    UNREACHABLE = 12
 
 
 # Flags of a range: host memory that a copy may still use, and whether it writes there.

@@ -49,6 +49,8 @@ _GNU = (
     "-fno-tree-vectorize",
     "-fno-tree-loop-distribute-patterns",
     "-fmax-errors=20",
+    # An index beyond a `std::vector` or a `std::array` aborts.
+    "-D_GLIBCXX_ASSERTIONS",
 )
 _CLANG = (
     "-fno-vectorize",
@@ -63,7 +65,8 @@ _INSTRUMENTATION = ("-fsanitize=thread", "-fno-threadsafe-statics")
 _INSTRUMENTATION_GNU = (
     *("--param", "tsan-instrument-func-entry-exit=0"),
     # A function that ends without its return returns, as with older compilers, instead of running into the next one.
-    *("-fsanitize=unreachable", "-fsanitize-undefined-trap-on-error"),
+    # An access outside its variable calls the runtime, and so does an index beyond the bounds of its type.
+    *("-fsanitize=unreachable,object-size,bounds", "-fno-aggressive-loop-optimizations"),
     # Copies of records by value are assignments then. Arguments and results of calls are not instrumented.
     "-fno-elide-constructors",
 )

@@ -13,7 +13,7 @@ from mlusim.bangc.compiler.source import Source
 
 # Options for these warnings, each on one line.
 GNU_WARNINGS = (
-    *("-O1", "-fno-sanitize=thread,unreachable", "-ftrivial-auto-var-init=uninitialized"),
+    *("-O1", "-fno-sanitize=all", "-ftrivial-auto-var-init=uninitialized"),
     # It takes a variable that one path sets to a constant for that constant.
     "-fno-tree-ccp",
     *("-Wuninitialized", "-Wmaybe-uninitialized", "-fno-diagnostics-show-caret"),

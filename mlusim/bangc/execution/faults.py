@@ -102,7 +102,7 @@ def exit_on_memory_core(task: CompiledTask, function: str) -> bool:
     return True
 
 
-def leave_error(module: Module, image: Image, who: str) -> tuple[KernelError, SourceLine | None]:
+def leave_error(module: Module, image: Image, who: str) -> tuple[MlusimError, SourceLine | None]:
     """Return the error of a call of `mlusim_leave`, and its line."""
     first, second, third = (image.words[FIRST + k] for k in range(3))
     kind, line = first & 0xFF, first >> 8
@@ -123,10 +123,13 @@ def leave_error(module: Module, image: Image, who: str) -> tuple[KernelError, So
         Leave.CALLED: f"{who} calls {text}, which is a kernel: launch it with {text}<<<dim, type, queue>>>(...)",
         Leave.INVOKED: f"{who} invokes {text}",
         Leave.OTHER_MEMORY: f"{who} calls {text}",
+        Leave.UNREACHABLE: f"{who} reached code that is marked as unreachable",
         Leave.STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or below",
     }
     if kind == Leave.HEAP and text == "throw":
         return KernelError(f"{who} throws an exception: kernels have none; return, or write a status"), location
+    if kind == Leave.OUTSIDE:
+        return AccessError(f"{who} {text}; check the index"), location
     return KernelError(words[Leave(kind)]), location
 
 
@@ -219,8 +222,7 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
         return AccessError(_segmentation(image, who, address, pc, describe))
     words = {
         signal.SIGFPE: "division by zero, or of the least integer by -1: the board's result is undefined; test for it",
-        signal.SIGILL: f"{who} reached undefined behaviour: a division by zero that the compiler saw, "
-        "or a function that ends without its return",
+        signal.SIGILL: f"{who} reached undefined behaviour: a division by zero that the compiler saw",
         signal.SIGABRT: f"{who} was aborted by the C or C++ library, which says why on the terminal",
     }
     name = signal.Signals(number).name

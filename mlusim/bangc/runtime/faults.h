@@ -61,6 +61,31 @@ EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int l
     leave(LEFT, Word(kind) | Word(line) << 8, Word(text), Word(file));
 }
 
+// Called by checks of the compiler, with records of UBSan: a type's name follows four bytes.
+struct Checked {
+    const char *file;
+    uint32_t line, column;
+    const char *type;
+    uint8_t alignment, is_store;
+};
+static const Checked *beyond_bounds;
+static Word last_index;
+// An index beyond the bounds of its type. Kernels use rows of an array as one, so this alone is no error.
+EXPORT void __ubsan_handle_out_of_bounds(const Checked *where, Word index) {
+    beyond_bounds = where;
+    last_index = index;
+}
+// An access outside the variable, or the block of the heap, that it belongs to.
+EXPORT void __ubsan_handle_type_mismatch_v1(const Checked *where, Word) {
+    static char text[256], index[128];
+    bool known = beyond_bounds && beyond_bounds->line == where->line;
+    if (known) snprintf(index, sizeof index, ": index %lld of %s", (long long)last_index, beyond_bounds->type + 4);
+    const char *verb = where->is_store ? "writes" : "reads";
+    snprintf(text, sizeof text, "%s %s outside the array or variable%s", verb, where->type + 4, known ? index : "");
+    mlusim_leave(OUTSIDE, text, "", 0);
+}
+EXPORT void __ubsan_handle_builtin_unreachable(void *) { mlusim_leave(UNREACHABLE, "", "", 0); }
+
 static const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGVTALRM, SIGINT};
 enum { COUNT = sizeof SIGNALS / sizeof *SIGNALS };
 static struct sigaction before[COUNT];

@@ -49,8 +49,8 @@ enum {
     UNSYNCED = -10,
 };
 // Of `mlusim_leave`: a call of exit or of the heap, a memory with more arrays than there is room for, an
-// address in another memory than the function's.
-enum { EXIT = 2, HEAP = 6, TOO_MANY = 7, OTHER_MEMORY = 10 };
+// address in another memory than the function's, an access outside its variable, code marked as unreachable.
+enum { EXIT = 2, HEAP = 6, TOO_MANY = 7, OTHER_MEMORY = 10, OUTSIDE = 11, UNREACHABLE = 12 };
 // The value that resuming returns for the first known call.
 static const int64_t FIRST_KNOWN = int64_t(1) << 32;
 

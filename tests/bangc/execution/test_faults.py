@@ -81,6 +81,12 @@ def module() -> bangc.Module:
         ("neighbour", (-1,), AccessError, r"faults\.mlu:94, .*writes 4 B, 4 B before first \(NRAM\)"),
         ("staging", (64,), AccessError, r"faults\.mlu:97, .*writes 4 B at byte 256 of staged \(SRAM\)"),
         ("grows", (8,), KernelError, r"faults\.mlu:108, .*calls operator new: a kernel has no heap"),
+        (
+            "outside",
+            (4,),
+            AccessError,
+            r"faults\.mlu:\d+, .*(reads|writes) 'float' outside the array or variable: index 4 of 'float \[4\]'",
+        ),
         ("least", (None,), AccessError, r"faults\.mlu:116, .*plain C\+\+ reads 4 B at byte 256 of out"),
         ("library", (33,), AccessError, r"faults\.mlu:122, .*writes 4 B at byte 128 of first \(NRAM\)"),
         ("calls_null", (1,), AccessError, r"faults\.mlu:128, .*jumped to address 0x0"),
@@ -104,6 +110,10 @@ def test_an_input_is_not_written(module: bangc.Module) -> None:
     with pytest.raises(AccessError, match=r"faults\.mlu:30, .*plain C\+\+ writes x, which is an input"):
         device.synchronize()
     assert not x.any()
+
+
+def test_an_index_beyond_a_row_may_lie_in_the_next_one(module: bangc.Module) -> None:
+    assert mlusim.run(module["outside"], mlusim.Output(1), 3, dim=4).output == 4 + 7
 
 
 def test_a_loop_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:

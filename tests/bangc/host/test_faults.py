@@ -47,6 +47,7 @@ def _line(part: str) -> int:
         ("smash", "", "main wrote beyond a local array"),
         ("at", "values.at(i)", "main threw an exception that nothing caught: vector"),
         ("heap", "// twice", "main was aborted by the C or C"),
+        ("vector", '"vector"', "main was aborted by the C or C"),
         ("device", '"device"', "writes byte 4 of device memory 0 directly: it is on the board"),
         ("beyond", '"beyond"', "cnrtMemcpy of 32 B at byte 0 of device memory 0, which has 16 B: copy less"),
         ("direction", '"direction"', "cnrtMemcpy says DevToHost but copies to device memory from host memory"),
