@@ -33,8 +33,8 @@ def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, q
     table = tuning_cells(rows, tuning.axes, full=full)
     console.print_columns(table.heads, table.lines, right=table.right, keys=table.keys)
     slower = len(tuning.rows) - len(rows)
-    hidden_text = [f"{slower} slower ones are not shown; --all shows them"] if slower else []
-    console.print_text("\n" + "\n".join([*hidden_text, *_notes(tuning)]))
+    hidden = [f"{slower} slower ones are not shown; --all shows them"] if slower else []
+    console.print_text("\n" + "\n".join([*hidden, *_notes(tuning)]))
     console.print_text("\nTo run the best one, from the shell or from Python:")
     console.print_command(tuning.command)
     console.print_call(tuning.call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from traceback import extract_tb
 from typing import Any
 
@@ -44,12 +44,15 @@ def expected_outputs(reference: Reference, inputs: list[Array], outputs: list[st
         raise InputError(
             f"the reference is empty: name an output, {' or '.join(outputs)}, or pass None for no reference"
         )
-    unknown_names = sorted(set(by_name) - set(outputs))
-    if unknown_names:
-        raise InputError(
-            f"the reference names {unknown_names}, which are not outputs: the outputs are {sorted(outputs)}"
-        )
+    check_outputs("the reference", by_name, outputs)
     return {name: as_array(f"the reference of {name}", array) for name, array in by_name.items() if array is not None}
+
+
+def check_outputs(what: str, names: Iterable[str], outputs: Iterable[str]) -> None:
+    """Raise `InputError` if `what` names something that is not an output."""
+    unknown_names = sorted(set(names) - set(outputs))
+    if unknown_names:
+        raise InputError(f"{what} names {unknown_names}, which are not outputs: the outputs are {sorted(outputs)}")
 
 
 def _by_name(references: Any, outputs: list[str]) -> Mapping[str, Any]:

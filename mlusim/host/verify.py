@@ -24,7 +24,7 @@ from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.kernel_keywords import by_name, check_own_names
 from mlusim.host.other_runs import OtherRuns, error_of, where_written
-from mlusim.host.references import Reference, as_tolerance, differences, expected_outputs
+from mlusim.host.references import Reference, as_tolerance, check_outputs, differences, expected_outputs
 from mlusim.host.run import Uploaded, launch
 from mlusim.host.silence import silent
 from mlusim.inputs import as_text, check_flags, check_operations
@@ -109,8 +109,9 @@ def verify(
     with ONE_AT_A_TIME:
         try:
             simulated, uploaded = runs.start()
-            _check_outputs(list(uploaded.outputs), rewrites=rewrites, partial=partial)
             inputs, names = list(uploaded.inputs.values()), list(uploaded.outputs)
+            for option, of_option in (("rewrites", rewrites), ("partial", partial)):
+                check_outputs(option, () if isinstance(of_option, bool) else of_option, names)
             expected = expected_outputs(reference, inputs, names) if data else {}
         except AwaitError as error:
             return _refused(Device(board(device)), kernel, error)
@@ -118,14 +119,14 @@ def verify(
             # The traceback should end at the caller's line.
             raise error.with_traceback(None) from None
         simulated.watch_host_data()
-        error_text = error_of(simulated)
+        run_error = error_of(simulated)
         views, repeat = uploaded.outputs, runs.buffers_at if data else None
-        outputs = {name: simulated.download(view) for name, view in views.items()} if data and not error_text else {}
+        outputs = {name: simulated.download(view) for name, view in views.items()} if data and not run_error else {}
         findings = list(simulated.host_data)
         if outputs:
             compared = where_written(simulated.log, views, expected, outputs, partial=partial)
             findings += differences(simulated.log, views, compared, outputs, tolerances, repeat)
-        report = check(simulated.log, simulated.board, stopped=error_text, found=findings)
+        report = check(simulated.log, simulated.board, stopped=run_error, found=findings)
         if expected:
             others = OtherRuns(
                 kernel=kernel,
@@ -137,7 +138,7 @@ def verify(
                 partial=partial,
                 stall_s=stall_s,
                 is_sound=lambda run: check(run.log, run.board).ok,
-                polls=isinstance(error_text, OperationLimitError),
+                polls=isinstance(run_error, OperationLimitError),
             )
             further = others.in_order, others.from_zeros, others.fixing, others.fixing_barriers
             report = replace(report, findings=by_other_results(report.findings, *further))
@@ -198,13 +199,3 @@ def _check_options(plan: Any, planned: Any) -> None:
         raise InputError(
             f"planned={shown(planned)} names the output that a plan splits, and there is no plan: pass plan= too"
         )
-
-
-def _check_outputs(outputs: list[str], **options: bool | tuple[str, ...]) -> None:
-    """Raise `InputError` for an option with a name that is not an output."""
-    for option, names in options.items():
-        unknown_names = [] if isinstance(names, bool) else [name for name in names if name not in outputs]
-        if unknown_names:
-            raise InputError(
-                f"{option} names {unknown_names}, which are not outputs: the outputs are {sorted(outputs)}"
-            )
