@@ -80,7 +80,7 @@ class OtherRuns:
     is_sound: Callable[[Device], bool]
     polls: bool = False
     _stalls: int = field(default=0, init=False)
-    # Operations of runs with a change.
+    # The cost of the runs with a change.
     _spent: int = field(default=0, init=False)
 
     def in_order(self) -> OtherRun:
@@ -95,7 +95,9 @@ class OtherRuns:
 
     def fixing(self, records: Sequence[int], lines: Collection[SourceLine]) -> list[str]:
         """Return the remedies of changes of one line that fix it, as `changes.search.fixing_remedies`."""
-        return search.fixing_remedies(self.kernel, self.log, records, lines, self._is_fixed, self._operations)
+        if not self._may_run_again:
+            return []
+        return search.fixing_remedies(self.kernel, self.log, records, lines, self._is_fixed)
 
     def fixing_barriers(self, *, is_hang: bool) -> list[str]:
         """Return the remedies of barriers that fix it, as `changes.search.fixing_barriers`."""
@@ -105,8 +107,17 @@ class OtherRuns:
     def _operations(self) -> int:
         return records_before_polls(self.log) if self.polls else len(self.log)
 
+    @cached_property
+    def _cost(self) -> int:
+        return search.cost(self.log, self._operations)
+
+    @property
+    def _may_run_again(self) -> bool:
+        """Whether the limits allow a run that costs as much as the first one."""
+        return self._stalls < _MOST_STALLS and self._spent + self._cost <= search.MOST_COST
+
     def _is_fixed(self, change: Change | SourceChange) -> bool:
-        if self._stalls == _MOST_STALLS or self._spent > search.MOST_COST:
+        if not self._may_run_again:
             return False
         longer, fewest = (_LONGER // 4, _FEWEST // 4) if self.polls else (_LONGER, _FEWEST)
         max_operations = max(longer * (self._operations + 1), fewest)
@@ -118,7 +129,7 @@ class OtherRuns:
         except (MlusimError, SyntaxError, ValueError):
             # Python does not compile every change.
             return False
-        self._spent += len(device.log)
+        self._spent += search.cost(device.log, len(device.log))
         if error is not None:
             self._stalls += isinstance(error, OperationLimitError) and len(device.log) < max_operations
             return False

@@ -17,12 +17,16 @@ _USUAL = "core"
 
 
 def core_at(at: SourceLine) -> str:
-    """Return the expression for the core at a line of Python: that of its calls, or else of those of its function."""
+    """Return the expression for the core at a line of Python: that of its calls or its function, or a parameter."""
     names = _names("".join(linecache.getlines(at.file)))
     if at.line in names:
         return names[at.line]
     first, last = source_file(at.file).function(at.line)[0]
-    return next((name for line, name in names.items() if first <= line <= last), _USUAL)
+    in_function = (name for line, name in names.items() if first <= line <= last)
+    if own := next(in_function, ""):
+        return own
+    parameters = re.findall(r"\w+", SourceLine(at.file, first).source)
+    return next((name for name in names.values() if name.partition(".")[0] in parameters), _USUAL)
 
 
 @lru_cache(maxsize=64)

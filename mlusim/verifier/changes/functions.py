@@ -96,7 +96,12 @@ def _behind(value: Any) -> list[Any]:
 def compiled(function: FunctionType, node: Definition) -> CodeType:
     """Return the code of a function with another definition."""
     # Python compiles calls of a name that the module imports in another way.
-    imported = [name for name, value in _globals_of(function).items() if isinstance(value, ModuleType | type)]
+    own_module = function.__globals__.get("__name__")
+    imported = [
+        name
+        for name, value in _globals_of(function).items()
+        if isinstance(value, ModuleType | type) and getattr(value, "__module__", None) != own_module
+    ]
     imports = [f"import {name}" for name in imported]
     tree = syntax_tree("\n".join((*imports, f"def {_ENCLOSING}({', '.join(function.__code__.co_freevars)}): pass")))
     tree.body[-1].body = [node]  # type: ignore[attr-defined]  # of a definition

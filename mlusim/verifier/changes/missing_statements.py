@@ -95,6 +95,7 @@ def missing_statements(function: Definition, lines: Sequence[int]) -> Iterator[t
             yield gap, _call(call.func.value, "write_zero", call.args[0])
     calls = {ast.unparse(gap.beside): gap.beside for gap in gaps if _call_of(gap.beside)}
     yield from _updates(gaps)
+    yield from _begun_again(gaps)
     allocations = {name: gap for gap in gaps if isinstance(gap.beside, ast.Assign) for name in allocated_by(gap.beside)}
     parameters = [argument.arg for argument in function.args.args]
     others = parameters if allocations else []
@@ -214,6 +215,17 @@ def _updates(gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
         for name in (name for name in before if name in read and name not in inside):
             texts = [*(f"{name} = {other}" for other in inside), *(f"{name} {step}" for step in _STEPS)]
             yield from ((gap, syntax_tree(text).body[0]) for text in texts)
+
+
+def _begun_again(gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield the first values of sums at the beginning of a loop around them."""
+    for loop in (gap.beside for gap in gaps if isinstance(gap.beside, ast.For | ast.While)):
+        inside = [gap.beside for gap in gaps if gap.beside is not loop and _is_around(loop, gap.beside)]
+        sums = {name for node in inside if isinstance(node, ast.AugAssign) for name in names_in(node.target)}
+        sums -= {name for node in inside if isinstance(node, ast.Assign) for name in names_in(*node.targets)}
+        for before in (gap.beside for gap in gaps if gap.beside.lineno < loop.lineno):
+            if any(_begins(before, name) for name in sums.intersection(_set_by(before))):
+                yield Gap(loop, "body", 0, loop.body[0]), before
 
 
 def _set_by(statement: ast.stmt) -> list[str]:

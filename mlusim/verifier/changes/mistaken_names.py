@@ -13,12 +13,12 @@ from typing import Any
 from mlusim.cores.core import Core
 from mlusim.memory.view import View
 from mlusim.verifier.changes.functions import Definition
-from mlusim.verifier.changes.other_numbers import NUMBERS_OF_A_CORE, more, other_numbers
+from mlusim.verifier.changes.other_numbers import NUMBERS_OF_A_CORE, is_number, more, other_numbers
 from mlusim.verifier.changes.syntax_parts import Part, Place, allocated_by, method_of, names_in, places_in, plus
 
 # What has an index, the number of its axis, and whether the index is a slice.
 _Axis = tuple[str, int, bool]
-_WITH_NUMBERS = (ast.Subscript, ast.Call, ast.keyword, ast.Compare, ast.Assign)
+_WITH_NUMBERS = (ast.Subscript, ast.Call, ast.keyword, ast.Compare, ast.Assign, ast.AugAssign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Names:
     """The names in a function.
 
     Attributes:
-        related: by the text of a number, those in an assignment to it; of a loop variable, the others; of the number
-            of a core, the loop variables; of an attribute, the others of its object.
+        related: by the text of a number, those in an assignment to it; of a loop variable, the others; of a number of a
+            core, the others alike, and of an id the loop variables; of an attribute, the others of its object.
         counters: loop variables, and the numbers of a task or core: what an index may be.
         numbers: by name of a number, the line from which on it has a value.
         tensors: names of parameters of operands.
@@ -65,7 +65,8 @@ class Names:
         counters = [*(ast.Name(name, ast.Load()) for name in loops if name in numbers), *core_ids]
         scopes = _scopes(function)
         operands = [name for name in _names_of_operands(nodes, assignments) if name not in numbers]
-        parameters = {argument.arg for node in nodes if isinstance(node, ast.arguments) for argument in node.args}
+        parameters = [argument.arg for node in nodes if isinstance(node, ast.arguments) for argument in node.args]
+        unused = set(parameters).difference(node.id for node in nodes if isinstance(node, ast.Name))
         given_at = {name: min((scope.lineno for scope in scopes.get(name, ())), default=0) for name in numbers}
         for assignment in reversed(assignments):
             given_at |= {name: assignment.lineno for name in names_in(*assignment.targets) if name in numbers}
@@ -73,7 +74,7 @@ class Names:
             _related(nodes, assignments, counters, numbers),
             {ast.unparse(counter): counter for counter in counters}.values(),
             given_at,
-            [name for name in operands if name in parameters],
+            [name for name in parameters if name in operands or name in unused],
             [name for name in operands if name not in parameters],
             scopes,
             {axis: by_text.values() for axis, by_text in indices.items()},
@@ -81,45 +82,50 @@ class Names:
         )
 
     def likely_changes(self, node: ast.AST) -> Iterator[Part]:
-        """Yield the indices of other lines, and related names in an index or argument, wherever they stand there."""
+        """Yield other tensors and buffers, the indices of other lines, and related names, wherever they stand there."""
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+            yield from (Part(Place(node, "value"), other) for other in self._renamed(node.value))
         for place in places_in(node) if isinstance(node, _WITH_NUMBERS) else ():
             same_axis = self.indices[_axis(node, place)] if isinstance(node, ast.Subscript) else ()
             others = chain(same_axis, self._renamed(place.content), self._in_place_of(place.content, node))
             yield from self._known(node, place, others)
         if isinstance(node, ast.Subscript):
             yield from (Part(Place(node, "slice"), swapped) for swapped in self._with_swapped_counters(node.slice))
-        for place in self._places_of(self.tensors, node):
-            yield from self._others(self.tensors, place)
+        for operands in (self.tensors, self.buffers):
+            for place in self._places_of(operands, node):
+                yield from self._others(operands, place)
         for place in self._places_of({*self.tensors, *self.buffers}, node):
             yield from self._known(
                 node, place, self.parts.get(place.content.id, ()) if isinstance(node, ast.Call) else ()
             )
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign | ast.AugAssign):
             place = Place(node.value, "left") if _is_sum(node.value) else Place(node, "value")
-            if ast.unparse(place.content) in map(ast.unparse, self.counters):
+            is_step = isinstance(node, ast.AugAssign) and bool(names_in(node.value)) and is_number(node.value)
+            if is_step or ast.unparse(place.content) in map(ast.unparse, self.counters):
                 factors = chain(self._extents(), (ast.Name(name, ast.Load()) for name in self.numbers))
                 yield from self._known(
                     node, place, (ast.BinOp(place.content, ast.Mult(), factor) for factor in factors)
                 )
 
     def other_changes(self, node: ast.AST) -> Iterator[Part]:
-        """Yield other buffers and numbers, indices of other buffers, and indices that lack a term."""
+        """Yield other numbers, indices of other buffers, and numbers that lack a term."""
         for place in places_in(node) if isinstance(node, ast.Subscript) else ():
             yield from self._known(node, place, self._indices_elsewhere(place.content))
             used = ast.unparse(place.content)
             terms = (term for term in self._terms() if ast.unparse(term) not in used)
             yield from self._known(node, place, (_begun_at(place.content, term) for term in terms))
-        for place in self._places_of(self.buffers, node):
-            yield from self._others(self.buffers, place)
         for place in places_in(node):
             if self._is_number(place.content):
                 yield from self._known(node, place, self._terms())
-                if isinstance(node, ast.Call) and not hasattr(Core, method_of(node)):
+                if isinstance(node, ast.Call) and hasattr(Core, method_of(node)):
+                    terms = (term for term in self._terms() if names_in(place.content) != names_in(term))
+                    yield from self._known(node, place, (plus(place.content, term) for term in terms))
+                elif isinstance(node, ast.Call):
                     yield from (Part(place, more(place.content, step)) for step in (1, -1))
 
     def _places_of(self, operands: Collection[str], node: Any) -> Iterator[Place]:
         """Yield where a call reads one of some operands, and where one has an index."""
-        first = 1 if hasattr(Core, method_of(node)) else 0
+        first = 1 if hasattr(Core, method_of(node)) and len(node.args) > 1 else 0
         places = (
             [place for place in places_in(node) if (place.index or 0) >= first] if isinstance(node, ast.Call) else []
         )
@@ -141,7 +147,9 @@ class Names:
         return in_scope and all(self.numbers.get(name, 0) <= line for name in names)
 
     def _is_number(self, node: Any) -> bool:
-        """Return whether a node is the value of a number or counter."""
+        """Return whether a node is the value of a number or counter, or the size of a tensor."""
+        if isinstance(node, ast.Attribute) and node.attr == "size":
+            return ast.unparse(node.value) in self.tensors
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return False
         return ast.unparse(node) in (*self.numbers, *map(ast.unparse, self.counters))
@@ -246,7 +254,8 @@ def _names_of_numbers(
     names |= dict.fromkeys(name for node in given for name in names_in(*node.targets))
     objects = (node for node in nodes if isinstance(node, ast.Subscript | ast.Attribute))
     of_objects = {node.value.id for node in objects if isinstance(node.value, ast.Name)}
-    return {name: None for name in names if name not in of_objects}
+    slices = {name for node in assignments if "slice" in names_in(node.value) for name in names_in(*node.targets)}
+    return {name: None for name in names if name not in of_objects | slices}
 
 
 def _is_loaded(value: ast.expr) -> bool:
@@ -254,12 +263,14 @@ def _is_loaded(value: ast.expr) -> bool:
 
 
 def _names_of_operands(nodes: Collection[ast.AST], assignments: Collection[ast.Assign]) -> dict[str, None]:
-    """Return the names of allocations, and of what copies and instructions access."""
+    """Return the names of allocations, of what copies and instructions access, and of what is assigned with these."""
     names = dict.fromkeys(name for node in assignments for name in allocated_by(node))
     calls = [node for node in nodes if isinstance(node, ast.Call) and hasattr(Core, method_of(node))]
     operands = [operand for node in calls for operand in node.args]
     bases = [operand.value if isinstance(operand, ast.Subscript) else operand for operand in operands]
-    return names | dict.fromkeys(base.id for base in bases if isinstance(base, ast.Name))
+    names |= dict.fromkeys(base.id for base in bases if isinstance(base, ast.Name))
+    targets = [names_in(*node.targets) for node in assignments if isinstance(node.targets[0], ast.Tuple)]
+    return names | dict.fromkeys(name for group in targets if not names.keys().isdisjoint(group) for name in group)
 
 
 def _related(
@@ -279,12 +290,18 @@ def _related(
         node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     ]
     for attribute in attributes:
-        if attribute.attr in NUMBERS_OF_A_CORE[0]:
-            related[ast.unparse(attribute)] = {name: ast.Name(name, ast.Load()) for name in loops if name in numbers}
+        if group := next((names for names in NUMBERS_OF_A_CORE if attribute.attr in names), ()):
+            alike: list[ast.expr] = [
+                ast.Attribute(attribute.value, name, ast.Load()) for name in group if name != attribute.attr
+            ]
+            alike += [ast.Name(name, ast.Load()) for name in loops if name in numbers and group is NUMBERS_OF_A_CORE[0]]
+            related[ast.unparse(attribute)] = {ast.unparse(other): other for other in alike}
         elif not hasattr(Core, attribute.attr) and not hasattr(View, attribute.attr):
             object_name = ast.unparse(attribute.value)
-            alike = [other for other in attributes if ast.unparse(other.value) == object_name]
-            related[ast.unparse(attribute)] = {ast.unparse(other): other for other in alike if other is not attribute}
+            alike = [
+                other for other in attributes if other is not attribute and ast.unparse(other.value) == object_name
+            ]
+            related[ast.unparse(attribute)] = {ast.unparse(other): other for other in alike}
     return {text: list(others.values()) for text, others in related.items()}
 
 

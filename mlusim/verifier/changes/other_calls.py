@@ -36,6 +36,9 @@ _METHODS = [
 ]
 
 
+_OPPOSITES = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+
+
 def changes_of_calls(node: ast.AST) -> Iterator[Part]:
     """Yield other instructions, operands and operators, and sums in place of values."""
     if (
@@ -48,6 +51,8 @@ def changes_of_calls(node: ast.AST) -> Iterator[Part]:
         yield Part(Place(node, "value"), ast.BinOp(before, ast.Add(), node.value))
     elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
         yield Part(Place(node, "op"), ast.Sub() if isinstance(node.op, ast.Add) else ast.Add())
+    elif isinstance(node, ast.Compare) and type(node.ops[0]) in _OPPOSITES:
+        yield Part(Place(node, "ops", 0), _OPPOSITES[type(node.ops[0])]())
     elif isinstance(node, ast.Call):
         yield from _with_methods(node, next((names for names in _METHODS if method_of(node) in names), ()))
         yield from _with_operands(node)

@@ -1,4 +1,4 @@
-"""Other numbers in the source of a kernel: one more or less, another term of a sum, another number of the core."""
+"""Other numbers in the source of a kernel: one more or less, another term of a sum."""
 
 from __future__ import annotations
 
@@ -63,9 +63,6 @@ def other_numbers(number: ast.expr) -> Iterator[ast.expr]:
                 yield ast.Call(number.func, [*number.args[:place], other, *number.args[place + 1 :]], [])
     elif is_number(number):
         yield from (ast.BinOp(number, operator, ast.Constant(1)) for operator in (ast.Add(), ast.Sub()))
-        if isinstance(number, ast.Attribute):
-            group = next((names for names in NUMBERS_OF_A_CORE if number.attr in names), ())
-            yield from (ast.Attribute(number.value, name, number.ctx) for name in group if name != number.attr)
 
 
 def _other_sums(number: ast.BinOp) -> Iterator[ast.expr]:

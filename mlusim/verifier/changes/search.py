@@ -55,7 +55,6 @@ def fixing_remedies(
     records: Sequence[int],
     lines: Collection[SourceLine],
     fixes: Callable[[Change | SourceChange], bool],
-    operations: int,
 ) -> list[str]:
     """Return the remedies of the changes that fix a kernel, the likeliest first; of a line, what to write there.
 
@@ -65,17 +64,13 @@ def fixing_remedies(
         records: what made a wrong element, the nearest first.
         lines: where the errors are.
         fixes: whether a change fixes it.
-        operations: how many operations a run with a change has, about.
     """
-    most = min(_MOST_RUNS, MOST_COST // _cost(log, operations))
-    if not most:
-        return []
     fixing: list[Change] = []
-    kinds, runs = _changes_of_operands(log, records, lines), iter(range(most))
+    kinds, runs = _changes_of_operands(log, records, lines), iter(range(_MOST_RUNS))
     while not fixing and (changes := next(kinds, None)) is not None:
         fixing = [change for change, _ in zip(changes, runs, strict=False) if fixes(change)]
     remedies = [change.remedy for change in sorted(fixing, key=lambda change: change.rank)]
-    source_changes = islice(source_changes_of(kernel, lines, [*_made_at(log, records)]), most)
+    source_changes = islice(source_changes_of(kernel, lines, [*_made_at(log, records)]), _MOST_RUNS)
     fixing_sources = [*islice((change for change in source_changes if fixes(change)), 1)]
     others = islice(source_changes, _MOST_MORE_RUNS if fixing_sources else 0)
     fixing_sources += islice((change for change in others if fixes(change)), _ENOUGH_FIXES - 1)
@@ -90,7 +85,7 @@ def fixing_barriers(kernel: Kernel, log: Log, fixes: Callable[[SourceChange], bo
     If it hangs, one that is moved out of an `if`, and one more, may fix it, too.
     """
     waited_for = [name for name in log.ops if name in BARRIERS] if is_hang else ()
-    changes = islice(barrier_changes_of(kernel, waited_for), min(_MOST_RUNS, MOST_COST // _cost(log, len(log))))
+    changes = islice(barrier_changes_of(kernel, waited_for), _MOST_RUNS)
     return list(islice((change.remedy for change in changes if fixes(change)), _MOST_REMEDIES))
 
 
@@ -101,11 +96,10 @@ def _made_at(log: Log, records: Sequence[int]) -> Iterator[SourceLine]:
         yield from calls_around(log, line)
 
 
-def _cost(log: Log, operations: int) -> int:
-    """Return what a run costs, in operations: their number, and what they and the host copy."""
+def cost(log: Log, operations: int) -> int:
+    """Return what the first operations of a run cost, in operations: their number, and what they and the host copy."""
     sizes = np.array([box.itemsize * int(np.prod(box.shape, dtype=np.int64)) for box in log.boxes] or [0])
-    boxes = Columns(log.records)["dst_box"]
-    boxes = boxes[:operations]
+    boxes = Columns(log.records)["dst_box"][:operations]
     copied = int(sizes[boxes[boxes != NONE]].sum())
     tensors = sum(allocation.nbytes for allocation in log.allocations if allocation.memory == "gdram")
     return 1 + operations + (copied + tensors) // _BYTES_OF_AN_OPERATION

@@ -150,11 +150,12 @@ class FunctionSource:
         return SourceLine(self.function.__code__.co_filename, getattr(node, "lineno", 0))
 
     def definitions(self, lines: Collection[SourceLine]) -> list[SourceLine]:
-        """Return the lines of the assignments to names that some lines use."""
-        nodes = list(ast.walk(self.node))
+        """Return the lines of the assignments to names that some lines use, and of the loops over them."""
+        nodes: list[Any] = list(ast.walk(self.node))
         used = {node.id for node in nodes if isinstance(node, ast.Name) and self.line_of(node) in lines}
-        assignments = (node for node in nodes if isinstance(node, ast.Assign))
-        return [self.line_of(node) for node in assignments if used.intersection(names_in(*node.targets))]
+        targets: dict[Any, list[ast.expr]] = {node: node.targets for node in nodes if isinstance(node, ast.Assign)}
+        targets |= {node: [node.target] for node in nodes if isinstance(node, ast.AugAssign | ast.For)}
+        return [self.line_of(node) for node in nodes if used.intersection(names_in(*targets.get(node, ())))]
 
     def changes(self, parts: _Parts, at: SourceLine | None = None) -> Iterator[SourceChange]:
         """Yield the changes of some parts of its expressions and statements; of those at a line, if one is given."""
@@ -224,7 +225,7 @@ def definition_of(function: FunctionType) -> Definition | None:
     """Return the definition of a function, without its decorators; None if its source cannot be read."""
     tree, first = tree_of_function(function) or (ast.Module([], []), 0)
     node = next(iter(tree.body), None)
-    if not isinstance(node, Definition):
+    if not isinstance(node, Definition) or node.name != function.__code__.co_name:
         return None
     ast.increment_lineno(node, first - 1)
     node.decorator_list = []

@@ -63,7 +63,7 @@ def memory_cores_pass(pair: Pair, loop: int) -> bool:
     )
     calls_helper = is_kernel and begin != SourceLine(*pair.sources[0][:2])
     return (bool(tests) or calls_helper) and not any(
-        part[0] in tests and source.may_skip(part, last) for part in source.ifs
+        part[0] in tests and source.may_skip(part, last) and not begin.line < part[0] <= end.line for part in source.ifs
     )
 
 

@@ -100,6 +100,9 @@ def _same_barrier(races: Sequence[Finding], group: Sequence[Finding]) -> bool:
         return False
     if _is_at_one_line(one) or _is_at_one_line(other):
         return False
+    places = [race.clues["place"] for race in (one, other)]
+    if places[0].loop and places[0] == places[1] and one.sites[0].file == other.sites[0].file:
+        return True
     (first, second), (other_first, other_second) = ([site.at for site in race.sites] for race in (one, other))
     later = max(first, second) == max(other_first, other_second) and one.fields["buffer"] == other.fields["buffer"]
     return (

@@ -230,3 +230,34 @@ def test_cores_that_all_write_the_part_of_their_cluster(in_cluster, remedy):
 
     finding = the_only_error(kernel, X, Output((4 if in_cluster else 3, 8)), dim=8, kind="UNION2")
     assert finding.remedy.startswith(remedy.format(at(kernel, "memcpy(out")))
+
+
+async def merged(core, keys, spare, barrier=False):
+    """Pairs of rows are sorted from one tensor to the other in turn; task 0 copies the rows at the edges."""
+    if core.is_memory_core:
+        return
+    both, low = core.nram.alloc((2, 8), keys.dtype, "both"), core.nram.alloc(8, keys.dtype, "low")
+    for step in range(8):
+        source, target = (spare, keys) if step % 2 else (keys, spare)
+        first = 2 * core.task_id + step % 2
+        if first < 7:
+            await core.memcpy(both, source[first : first + 2])
+            core.minimum(low, both[0], both[1])
+            core.maximum(both[1], both[0], both[1])
+            await core.memcpy(target[first], low)
+            await core.memcpy(target[first + 1], both[1])
+        if step % 2 and core.task_id == 0:
+            for edge in (0, 7):
+                await core.memcpy(low, source[edge])
+                await core.memcpy(target[edge], low)
+        if barrier:
+            await core.sync_all_ipu()
+
+
+def test_races_that_one_barrier_at_the_end_of_a_loop_orders_are_one_finding():
+    keys = np.random.default_rng(0).permuted(X, axis=0)
+    arguments = InOut(keys), InOut(np.zeros_like(X))
+    options = {"reference": lambda keys, _: {"keys": np.sort(keys, 0)}, "rewrites": True, "dim": 4}
+    (race,) = verify(merged, *arguments, **options).errors
+    assert f"at the end of the loop at {at(merged, 'for step')}" in race.remedies[0]
+    assert verify(merged, *arguments, True, **options).ok

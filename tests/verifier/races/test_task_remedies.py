@@ -283,6 +283,25 @@ __mlu_entry__ void edges(const float *x, float *edge, float *out) {
     assert ", after edges.mlu:7 and before edges.mlu:8\n" in finding.remedy
 
 
+def test_a_barrier_above_the_return_of_memory_cores_counts_them():
+    async def kernel(core, x, parts, out, barrier):
+        if not core.is_memory_core:
+            held = core.nram.alloc((4, 8), x.dtype, "held")
+            await core.memcpy(held[0], x[core.task_id])
+            await core.memcpy(parts[core.task_id], held[0])
+        if barrier:
+            await core.sync_all()
+        if core.is_memory_core or core.task_id:
+            return
+        await core.memcpy(held, parts)
+        await core.memcpy(out, held)
+
+    arguments = X[:4], Output((4, 8)), Output((4, 8))
+    assert mlusim.verify(kernel, *arguments, True, dim=4, reference={"out": X[:4]}).ok
+    remedy = the_only_error(kernel, *arguments, False, dim=4).remedy
+    assert remedy.startswith("`await core.sync_cluster()` in all cores of the cluster and its memory core, ")
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_barrier_stands_before_tasks_return(waits):
     async def kernel(core, x, parts, out, waits):
