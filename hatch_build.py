@@ -60,6 +60,7 @@ MODULES = (
     "mlusim/memory/allocation.py",
     "mlusim/memory/bin_costs.py",
     "mlusim/memory/copy_cost.py",
+    "mlusim/memory/copy_limits.py",
     "mlusim/memory/deferred.py",
     "mlusim/memory/flow.py",
     "mlusim/memory/layout.py",

@@ -115,8 +115,11 @@ def store_array(issuer: Issuer, line: int, target: Passed, values: Any) -> None:
     check_convertible("store_array", array, target.dtype)
     end_ps = write(issuer, line, "store_array", target)
     if target.allocation.buffer is not None:
-        with np.errstate(all="ignore"):
+        if array.dtype.kind in "biu":
             elements = array.astype(target.dtype)
+        else:
+            with np.errstate(all="ignore"):
+                elements = array.astype(target.dtype)
         _write_later(issuer, target, end_ps, partial(np.copyto, target.typed(), elements))
 
 

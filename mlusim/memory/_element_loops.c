@@ -303,6 +303,10 @@ static inline uint64_t quotient(uint32_t number, uint64_t multiplier)
         memcpy(sorted_values + to * (BYTES), values + i * (BYTES), BYTES);                                             \
     }
 
+/* The first pass also fetches the arrays that the second one stores to in as many places as there are bins, each line of
+   64 B at least once for numbers and values of 4 B. */
+#define NUMBERS_APART 16
+
 /* Returns 0, without effect, for a number outside `limit`. `ends` are zeros, one for each bin; `bin_of` is scratch. */
 #define DEFINE_SORT(NUMBER, QUOTIENT)                                                                                  \
     static int sort_##NUMBER(const char *numbers, const char *values, char *sorted_numbers, char *sorted_values,       \
@@ -318,6 +322,10 @@ static inline uint64_t quotient(uint32_t number, uint64_t multiplier)
                 return 0;                                                                                              \
             bin_of[i] = (uint16_t)QUOTIENT(number);                                                                    \
             ends[bin_of[i]]++;                                                                                         \
+            if (i % NUMBERS_APART == 0) {                                                                              \
+                PREFETCH(sorted_numbers + i * sizeof number);                                                          \
+                PREFETCH(sorted_values + i * value_bytes);                                                             \
+            }                                                                                                          \
         }                                                                                                              \
         starts[0] = 0;                                                                                                 \
         for (Py_ssize_t bin = 0; bin < bins; bin++) {                                                                  \

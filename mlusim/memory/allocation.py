@@ -92,6 +92,8 @@ class Memory:
         self.deferred: DeferredWrites | None = None
         self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
+        # Its address on the host.
+        self._begin = 0
         # Allocations placed at a fixed address, with buffers of their own.
         self._placed_allocations: list[Allocation] = []
         # Ranges that were freed while transfers were in flight: fresh buffers there are not poisoned.
@@ -236,6 +238,7 @@ class Memory:
                 return allocation.buffer[first - allocation.address : last - allocation.address]
         if self._buffer is None:
             self._buffer = on_chip_bytes(self.usable_bytes)
+            self._begin = self._buffer.__array_interface__["data"][0]
         return self._buffer[first:last]
 
     def span_of(self, array: Array) -> tuple[int, int] | None:
@@ -246,14 +249,13 @@ class Memory:
             high = low + array.nbytes
         else:
             low, high = byte_bounds(array)
-        whole_memory = [] if self._buffer is None else [(0, self._buffer)]
-        for address, buffer in [
-            (allocation.address, allocation.buffer) for allocation in self._placed_allocations
-        ] + whole_memory:
-            if buffer is not None:
-                begin = buffer.__array_interface__["data"][0]
-                if begin <= low and high <= begin + buffer.nbytes:
-                    return address + low - begin, address + high - begin
+        if self._buffer is not None and self._begin <= low and high <= self._begin + self._buffer.nbytes:
+            return low - self._begin, high - self._begin
+        for allocation in self._placed_allocations:
+            if allocation.buffer is not None:
+                begin = allocation.buffer.__array_interface__["data"][0]
+                if begin <= low and high <= begin + allocation.buffer.nbytes:
+                    return allocation.address + low - begin, allocation.address + high - begin
         return None
 
     def _does_not_fit(self, nbytes: int, capacity: int) -> str:

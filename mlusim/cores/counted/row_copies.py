@@ -64,14 +64,16 @@ def memcpy_rows(
     if lengths is not None:
         if dst_rows is not None or blocking:
             raise OperandError("memcpy_rows with lengths: omit dst_rows and pass blocking=False")
+        method = "runs"
         loop = loop_of_runs(dst, src, src_rows, lengths)
-        return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method="runs"))
-    method = "blocking" if blocking else "queued"
-    _checked_direction(issuer, "memcpy_rows", dst, src, method)
-    loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
-    if not loop.selected:
-        return empty_loop(issuer, line, loop)
-    return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method=method))
+        direction = _checked_direction(issuer, "memcpy_rows", dst, src, method)
+    else:
+        method = "blocking" if blocking else "queued"
+        direction = _checked_direction(issuer, "memcpy_rows", dst, src, method)
+        loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
+        if not loop.selected:
+            return empty_loop(issuer, line, loop)
+    return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, direction, method=method))
 
 
 def wait_for_loop(issuer: Issuer, record: int) -> Waiting:
@@ -131,12 +133,12 @@ def by_offsets(
         check_index(issuer, name, view)
     offset_view, nram_view = (dst, src) if name == "scatter" else (src, dst)
     if offset_view.memory not in _REACHED_BY_OFFSETS or nram_view.memory is not _NRAM:
-        direction = "from NRAM, GDRAM or LDRAM to this core's NRAM"
+        allowed = "from NRAM, GDRAM or LDRAM to this core's NRAM"
         if name == "scatter":
-            direction = "from this core's NRAM to NRAM, GDRAM or LDRAM"
-        raise CopyError(f"{name} from {src!r} to {dst!r}: it goes {direction}; stage the bytes through NRAM")
+            allowed = "from this core's NRAM to NRAM, GDRAM or LDRAM"
+        raise CopyError(f"{name} from {src!r} to {dst!r}: it goes {allowed}; stage the bytes through NRAM")
     # Before the offsets are read, so that a timing-only run, which has none, raises the same error.
-    _checked_direction(issuer, name, dst, src, "instruction")
+    direction = _checked_direction(issuer, name, dst, src, "instruction")
     check_no_overlap(name, dst, src)
     issuer.unit.prepare(issuer.task.now_ps, (offsets,) if mask is None else (offsets, mask))
     check_rows(name, nram_view, None, offsets.size)
@@ -161,11 +163,20 @@ def by_offsets(
     count = offsets.size if rows is None else len(rows)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
     loop = RowLoop(offsets.size, count, dst_rows, src_rows, NO_ADDRESS, (offsets,), unread=True, known=rows is not None)
-    copy_loop(issuer, line, name, dst, src, loop, method="instruction", mask=mask)
+    copy_loop(issuer, line, name, dst, src, loop, direction, method="instruction", mask=mask)
 
 
 def copy_loop(
-    issuer: Issuer, line: int, name: str, dst: View, src: View, loop: RowLoop, *, method: str, mask: View | None = None
+    issuer: Issuer,
+    line: int,
+    name: str,
+    dst: View,
+    src: View,
+    loop: RowLoop,
+    direction: Direction | None = None,
+    *,
+    method: str,
+    mask: View | None = None,
 ) -> int:
     """Issue one transfer that represents the row copies of a loop; returns its record.
 
@@ -173,11 +184,13 @@ def copy_loop(
         name: name of the operation.
         dst, src: views whose first axis is the rows.
         loop: the rows, and the cost of their addresses.
+        direction: the direction, if the caller has checked it.
         method: `blocking`, `queued`, `runs` or `instruction`, as in `mlusim.memory.loop_costs.rows_cost`.
         mask: mask of a gather or scatter, for the log.
     """
     row_bytes = row_bytes_of(name, dst)
-    direction = _checked_direction(issuer, name, dst, src, method)
+    if direction is None:
+        direction = _checked_direction(issuer, name, dst, src, method)
     by_engine = method == "instruction"
     # The instruction takes time for every offset, masked or not.
     count = loop.iterations if by_engine else loop.selected
@@ -280,14 +293,16 @@ def _runs_shape(
 
 
 def log_addresses(issuer: Issuer, record: int, dst: View, src: View, loop: RowLoop) -> None:
-    """Log the rows that a loop copies, as far as they are known, in the narrowest type that holds all rows."""
-    known_rows = {
-        key: _logged_rows(rows, view.shape[0])
-        for key, rows, view in (("dst", loop.dst_rows, dst), ("src", loop.src_rows, src))
-        if rows is not None
-    }
+    """Log the rows that a loop copies, as far as they are known: those of single rows in the narrowest type."""
+    known_rows: dict[str, Integers] = {}
     if loop.lengths is not None:
-        known_rows["lengths"] = loop.lengths
+        assert loop.src_rows is not None
+        known_rows["src"], known_rows["lengths"] = loop.src_rows, loop.lengths
+    else:
+        if loop.dst_rows is not None:
+            known_rows["dst"] = _logged_rows(loop.dst_rows, dst.shape[0])
+        if loop.src_rows is not None:
+            known_rows["src"] = _logged_rows(loop.src_rows, src.shape[0])
     if loop.unread and not (issuer.has_data or loop.known):
         # A timing-only run does not know the row numbers.
         known_rows["unknown"] = np.empty(0, np.int64)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
 Rows = Integers | Addresses | View | None
-_INT32 = np.dtype(np.int32)
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _UNSIGNED: dict[int, Any] = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 # Fresh memory as an index: signed, or unsigned of 16 or 32 bits.
 _FRESH = (-1, 0xFFFF, 0xFFFFFFFF)
@@ -214,6 +214,9 @@ def _row_numbers(name: str, rows: Any) -> Rows:
         raise OperandError(f"{name} by rows {rows!r}: they must be integers")
     if rows is None or isinstance(rows, Addresses | View):
         return rows
+    if type(rows) is np.ndarray and rows.dtype is _INT64 and rows.ndim == 1:
+        # The usual rows, which pass all checks below.
+        return rows.copy()
     array = np.asarray(rows)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise OperandError(
