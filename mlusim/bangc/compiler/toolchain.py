@@ -46,6 +46,8 @@ _COMMON = (
 )
 _GNU = (
     "-fno-gnu-unique",
+    # The pattern of variables without a value remains in members that a constructor does not set.
+    "-fno-lifetime-dse",
     "-fno-tree-vectorize",
     "-fno-tree-loop-distribute-patterns",
     "-fmax-errors=20",
