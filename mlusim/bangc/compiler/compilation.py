@@ -184,13 +184,14 @@ def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, w
 def _unset_variables(texts: Sequence[Rewritten], options: Options, work: Path) -> dict[int, str]:
     """Return the compiler's warnings of variables that are not set, of the files with new ones."""
     compiler, folder = options.compiler, cache.cache_folder()
+    warnings = GNU_WARNINGS if compiler.gnu else CLANG_WARNINGS
     found: dict[int, str] = {}
     for number, text in enumerate(texts):
-        kept = folder / f"{cache.content_key(text.once, *key_words(options))}.warnings"
+        kept = folder / f"{cache.content_key(text.once, *warnings, *key_words(options))}.warnings"
         if not kept.exists():
             source = work / f"once{number}.cpp"
             source.write_text(text.once, encoding="utf-8")
-            words = [*_code_options(options), *(GNU_WARNINGS if compiler.gnu else CLANG_WARNINGS)]
+            words = [*_code_options(options), *warnings]
             # The wheel's compiler requires an object file.
             what = ["-S", "-o", os.devnull] if compiler.gnu else ["-c", "-o", str(source.with_suffix(".o"))]
             command = [*compiler.command, *(word for word in words if word != "-w"), "-x", compiler.language]

@@ -6,25 +6,31 @@ reported when it is executed and the variable holds the pattern of those without
 
 from __future__ import annotations
 
+import linecache
 import re
+from collections.abc import Sequence
+from functools import partial
 
 from mlusim.bangc.compiler.cache import INCLUDE
-from mlusim.bangc.compiler.source import Source
+from mlusim.bangc.compiler.source import Source, Token
 
 # Options for these warnings, each on one line.
 GNU_WARNINGS = (
     *("-O1", "-fno-sanitize=all", "-ftrivial-auto-var-init=uninitialized"),
-    # It takes a variable that one path sets to a constant for that constant.
-    "-fno-tree-ccp",
+    # They take a variable that one path sets for the value there.
+    *("-fno-tree-ccp", "-fno-tree-fre", "-fno-tree-copy-prop", "-fno-tree-dominator-opts"),
     *("-Wuninitialized", "-Wmaybe-uninitialized", "-fno-diagnostics-show-caret"),
 )
 CLANG_WARNINGS = ("-O0", "-Wuninitialized", "-fno-caret-diagnostics")
-# File, line and variable. What is only passed by a pointer or a reference to constant values may be unused.
+# The calls that were inlined, file, line and variable. What is only passed by a pointer or a reference to constant
+# values may be unused.
 _WARNING = re.compile(
+    r"((?:^ +inlined from .*\n)*)"
     r"^(.+?):(\d+):\d+: warning: (?:variable )?['\u2018]([^'\u2019]+)['\u2019] (is|may be) (?:used )?uninitialized"
     r"(?: when used here)? \[(?!.*\n.*note: by argument)",
     re.MULTILINE,
 )
+_CALL = re.compile(r" at (.+?):(\d+):\d+[,:]$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BEFORE_MEMBERS = frozenset((".", "->", "::"))
 _UNEVALUATED = frozenset(("decltype", "sizeof", "alignof", "typeof", "__typeof__", "noexcept"))
@@ -40,10 +46,17 @@ Use = tuple[str, int, str, bool]
 def unset_uses(messages: str) -> set[Use]:
     """Return the uses that a compiler's messages are about; of `record.member`, those of both names."""
     uses: set[Use] = set()
-    for file, line, words, certainty in _WARNING.findall(messages):
+    for calls, *place, words, certainty in _WARNING.findall(messages):
         names = _NAME.findall(words)
-        uses.update((file, int(line), name, certainty == "is") for name in (*names[:1], *names[-1:]))
+        for name in (*names[:1], *names[-1:]):
+            file, line = next(filter(partial(_names, name), (place, *_CALL.findall(calls))), place)
+            uses.add((file, int(line), name, certainty == "is"))
     return {use for use in uses if not use[0].startswith(str(INCLUDE))}
+
+
+def _names(name: str, place: Sequence[str]) -> bool:
+    """Return whether a line of a file has a name; a function that was inlined there may call the variable otherwise."""
+    return bool(re.search(rf"\b{name}\b", linecache.getline(place[0], int(place[1]))))
 
 
 def report_unset_variables(source: Source, uses: set[Use]) -> None:
@@ -52,7 +65,10 @@ def report_unset_variables(source: Source, uses: set[Use]) -> None:
     for position, token in enumerate(source.tokens):
         is_certain = certain.get((token.file, token.line, token.text))
         if is_certain is not None and _is_value(source, position):
-            test = f"::mlusim::is_unset<{str(is_certain).lower()}>({token.text})"
+            index = source.tokens[position + 2].text if source.next_text(position) == "[" else ""
+            is_simple = index and source.next_text(position + 2) == "]"
+            value = f"{token.text}[{index}]" if is_simple else token.text
+            test = f"::mlusim::is_unset<{str(is_certain).lower()}>({value})"
             hint = f'void(::__mlusim_hint("unset", "{token.text}"))'
             source.replace(position, position, f"({test} ? {hint} : void(), {token.text})")
 
@@ -74,11 +90,20 @@ def _is_value(source: Source, position: int) -> bool:
     is_condition = opening == "(" and tokens[start - 2].text in _BEFORE_CONDITIONS
     if is_condition or not words or words[0].kind != "word" or words[0].text in _BEFORE_VALUES:
         return True
+    # A comparison; an argument of a call, which no type precedes.
+    is_call = opening == "(" and tokens[start - 2].kind == "word" and not _may_end_type(tokens[start - 3])
+    if before == "<" or is_call:
+        return True
     # A type precedes a name that is declared, or other names do, as in `float *x, *y`.
     if all(word.kind == "word" or word.text in _OF_DECLARATIONS for word in words):
         return False
     last = next(word.text for word in reversed(words) if word.text not in _OF_DECLARATIONS)
-    return last != "," or (opening == "(" and tokens[start - 2].text != "for")
+    return last != "," or (opening == "(" and tokens[start - 2].text != "for") or (opening == "{" and len(words) == 2)
+
+
+def _may_end_type(token: Token) -> bool:
+    """Return whether a token may be the last one of a type, before the name of a function."""
+    return token.text in (">", "*", "&", "&&") or (token.kind == "word" and token.text not in _BEFORE_VALUES)
 
 
 def _text_after_operand(source: Source, position: int) -> str:

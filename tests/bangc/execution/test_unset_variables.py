@@ -57,6 +57,7 @@ struct Sum {
   __mlu_func__ void add(float x) { all += x; most = x > most ? x : most; }
 };
 __mlu_func__ unsigned next(unsigned &state) { return state = state * 5 + 1; }
+struct Pair { int a, b; }; template <class T> __mlu_func__ T same(T x) { return x + 1; }
 """
 
 
@@ -64,9 +65,15 @@ __mlu_func__ unsigned next(unsigned &state) { return state = state * 5 + 1; }
     ("body", "variable", "line"),
     [
         ("  unsigned state;\n  y[0] = next(state);\n", "state", 9),
-        ("  float v;\n  auto add = [&](float x) { v += x; };\n  add(y[0]);\n  y[0] = v;\n", "v", 13),
+        ("  float v;\n  auto add = [&](float x) { v += x; };\n  add(y[0]);\n  y[0] = v;\n", "v", 14),
         ("  Sum sum;\n  for (int i = 0; i < n; i++) sum.add(y[i]);\n  y[0] = sum.all;\n", "all", 7),
-        ("  float v, *p, w; p = y; w = p[0]; p[1] = v + w;\n", "v", 12),
+        ("  float v, *p, w; p = y; w = p[0]; p[1] = v + w;\n", "v", 13),
+        ("  int v; y[0] = same(n & v);\n", "v", 13),
+        ("  float v; y[0] = same(v);\n", "v", 13),
+        ("  int v; for (int i = 0; i < v; ++i) y[i] = 1;\n", "v", 13),
+        ("  int pair[2], v; pair[0] = v = n; y[0] = pair[1] + v;\n", "pair", 13),
+        ("  int v; Pair p = {n, v}; y[0] = p.b;\n", "v", 13),
+        ("  float v;\n  if (n > 5) v = 1;\n  y[0] = v;\n", "v", 15),
     ],
 )
 def test_with_gnu_a_variable_may_be_used_by_another_function(
