@@ -71,8 +71,11 @@ class TaskRemedies:
         (first, second), jobs = pair.sites, [self.run.order.job[task] for task in pair.tasks]
         if jobs[0][0] != jobs[1][0]:
             return _between_launches([self.run.log.launches[number].launched_at for number, *_ in jobs])
+        repeats = first.location == second.location and [first.task, second.task].count("memory core") == 1
+        others = [self._without_memory_cores(compiled=first.is_compiled)] if repeats else []
         if self._update_in_turn(pair):
-            return self._of_update(pair, one_job=jobs[0] == jobs[1])
+            sync, rule, choices = self._of_update(pair, one_job=jobs[0] == jobs[1])
+            return sync, rule, [*others, *choices]
         special, general = self._other_order(pair)
         if jobs[0] != jobs[1]:
             return _between_jobs(pair, self.run.log.launches[jobs[0][0]].kind, special, general)
@@ -85,16 +88,10 @@ class TaskRemedies:
         if pair.writes == (True, True):
             # With a barrier alone, one of the two writes would still be useless.
             special = [*atomic_like_others(pair), *special]
-            choices = [
-                *special,
-                *_by_one_task(pair),
-                _split_at(pair),
-                *general,
-                f"if both writes are intended, {barrier}",
-            ]
-            if first.location == second.location and [first.task, second.task].count("memory core") == 1:
+            choices = [*others, *special, *_by_one_task(pair), _split_at(pair), *general]
+            choices.append(f"if both writes are intended, {barrier}")
+            if others:
                 rule = "a union launch runs the kernel on the memory cores too"
-                choices.insert(0, self._without_memory_cores(compiled=first.is_compiled))
         elif place.is_between_barriers and not wider:
             part = f"use another part of {pair.buffer} in one of them"
             skipped = some_skip(pair)

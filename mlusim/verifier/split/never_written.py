@@ -240,13 +240,15 @@ class Gaps:
         """Return the remedy for an output that a launch reads, while it writes what the host or a launch has filled."""
         log, accesses, order = self.run.log, self.run.accesses, self.run.order
         launch = order.launch[order.task_of[accesses.record]]
-        readers = np.unique(launch[self.rows]).tolist()
-        for number in readers:
+        places = [(record.kernel, record.launched_at) for record in log.launches]
+        for number in np.unique(launch[self.rows]).tolist():
             in_launch = launch == number
             written_allocs, read_allocs = (
                 set(accesses.alloc[in_launch & side].tolist()) for side in (accesses.write, ~accesses.write)
             )
-            written_before = set(accesses.alloc[accesses.write & (launch < number)].tolist())
+            # Not by the same launch in an earlier iteration of the host's loop.
+            earlier = [other for other in range(number) if places[other] != places[number]]
+            written_before = set(accesses.alloc[accesses.write & np.isin(launch, earlier)].tolist())
             filled = sorted((written_allocs - read_allocs) & (log.host.writes | written_before))
             if filled:
                 filled_name, at = log.allocations[filled[0]].name, log.launches[number].launched_at

@@ -121,6 +121,17 @@ def test_tasks_that_update_one_row_need_a_lock_or_an_atomic():
     assert "sync" not in finding.remedy
 
 
+def test_an_update_that_a_memory_core_repeats_is_not_for_it():
+    async def kernel(core, count):
+        if core.task_id == 0:
+            core.store(count[0], await core.load(count[0]) + 1)
+
+    finding = the_only_error(kernel, InOut(np.zeros(8, np.float32)), dim=4)
+    assert finding.remedy.startswith(
+        "begin it with `if core.is_memory_core: return`\nor hold the same lock in every task"
+    )
+
+
 def test_a_lock_that_ends_too_early_is_the_remedy():
     async def kernel(core, x, shared, out):
         if core.is_memory_core or core.core_id > 1:

@@ -146,3 +146,26 @@ def test_arguments_that_are_exchanged_in_the_second_launch_are_named_with_its_li
     launched = f"test_several_launches.py:{device.log.launches[1].launched_at.rpartition(':')[2]}"
     why = "it writes the one, which an earlier launch filled"
     assert finding.remedy.startswith(f"swap middle and out in the launch at {launched}: {why}\n")
+
+
+def test_arguments_of_a_launch_that_the_host_repeats_are_not_exchanged():
+    async def measure(core, source, scales):  # the store to scales is missing
+        tile = core.nram.alloc(8, source.dtype, "tile")
+        await core.memcpy(tile, source[core.task_id])
+
+    async def apply(core, scales, target):
+        tile = core.nram.alloc(8, target.dtype, "tile")
+        await core.memcpy(tile, scales[core.task_id])
+        await core.memcpy(target[core.task_id], tile)
+
+    device = mlusim.Device()
+    x, *others = device.upload(X, "x"), *(device.alloc(X.shape, X.dtype, name) for name in ("scales", "out"))
+    for _ in range(2):
+        device.launch(measure, x, others[0], kind="BLOCK", dim=8)
+        device.launch(apply, *others, kind="BLOCK", dim=8)
+    device.synchronize()
+    for tensor in others:
+        device.download(tensor)
+    (finding,) = [finding for finding in device.verify().errors if finding.kind == "never-written"]
+    assert finding.title == "scales is an output, but only read"
+    assert "swap" not in finding.remedy
