@@ -95,7 +95,7 @@ class Module:
         self.sources = sources
         self._instantiate_names = instantiate
         self._instantiated: dict[str, Module] = {}
-        self._boards: dict[tuple[Any, ...], Module] = {_board_key(board): self}
+        self._variants: dict[tuple[Any, ...], Module] = {_key(board, options): self}
         self._kernels: dict[str, Kernel] = {}
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
@@ -196,17 +196,21 @@ class Module:
         names = (entry.name for entry in self._entries)
         return symbol is None or any(symbol == name or f"{len(name)}{name}" in symbol for name in names)
 
-    def for_board(self, board: Board) -> Module:
-        """Return the same file for a board; compiled again if the compiled code would differ."""
-        key = _board_key(board)
-        module = self._boards.get(key)
+    def for_board(self, board: Board, *, bounds: bool | None = None) -> Module:
+        """Return the same file for a board; compiled again if the compiled code would differ.
+
+        `bounds`: whether it checks the bounds of variables; None: as this module.
+        """
+        options = self.options if bounds is None else replace(self.options, bounds=bounds)
+        key = _key(board, options)
+        module = self._variants.get(key)
         if module is None:
             names = self._instantiate_names
-            template = self._instance_of and self._instance_of.for_board(board)
+            template = self._instance_of and self._instance_of.for_board(board, bounds=bounds)
             module = Module(
-                self.path, board, options=self.options, sources=self.sources, instantiate=names, instance_of=template
+                self.path, board, options=options, sources=self.sources, instantiate=names, instance_of=template
             )
-            self._boards[key] = module
+            self._variants[key] = module
         return module
 
     def line_of(self, address: int) -> tuple[str, int, str] | None:
@@ -250,7 +254,7 @@ class Module:
     def file_variables(self) -> dict[tuple[int, str], tuple[bytes, bytes]]:
         """Return variables of the file without a memory space, by image and name: initial value and current value."""
         variables: dict[tuple[int, str], tuple[bytes, bytes]] = {}
-        for module in self._boards.values():
+        for module in self._variants.values():
             for image in module.images():
                 variables |= {(id(image), name): (fresh, content) for name, fresh, content in image.file_variables()}
         return variables
@@ -329,9 +333,9 @@ def _line_of(binary: Path, address: int) -> tuple[str, int, str] | None:
     return (*location, "") if location is not None and location[0] else None
 
 
-def _board_key(board: Board) -> tuple[Any, ...]:
-    """Return the properties of a board that compiled code depends on."""
-    return (*board_defines(board), board.vector_alignment_bytes)
+def _key(board: Board, options: Options) -> tuple[Any, ...]:
+    """Return the properties of a board, and the option, in which the variants of a module differ."""
+    return (*board_defines(board), board.vector_alignment_bytes, options.bounds)
 
 
 def compile(  # noqa: A001 - the public name

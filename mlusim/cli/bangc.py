@@ -170,6 +170,8 @@ def _program(module: Module, device: Board, outputs: Outputs, **options: Any) ->
             f"{module.path.name} is a program: it takes no --arg, --out or --no-data; name a kernel --entry"
         )
     simulated = Device(device, dma=options["dma"])
+    if options["check"]:
+        module = module.for_board(module.board, bounds=True)
     program = Program(module, simulated, tuple(options["words"]))
     return run_apart(program, partial(_run_program, program, outputs, **options))
 
@@ -197,11 +199,12 @@ def _run_program(program: Program, outputs: Outputs, **options: Any) -> int:
         result = simulated.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:
             result.report = simulated.verify()
+        checks = ", compiled with checks of bounds: scalar code may take longer" if module.options.bounds else ""
         write_and_print(
             result,
             outputs,
             checked=options["check"],
-            title=f"{module.path.name} on {simulated.board.name}\n",
+            title=f"{module.path.name} on {simulated.board.name}{checks}\n",
             entries={"status": status},
         )
         if not (outputs.as_json or outputs.quiet):

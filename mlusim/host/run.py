@@ -78,7 +78,9 @@ def run(
     check_steady(steady=steady, data=data, check=check)
     positional, settings_of_kernel = by_name(kernel, arguments, settings, run)
 
-    def launch_on_new_device(*, dry: bool = False, watch: Watch | None = None) -> tuple[Device, Uploaded]:
+    def launch_on_new_device(
+        kernel: Kernel = kernel, *, dry: bool = False, watch: Watch | None = None
+    ) -> tuple[Device, Uploaded]:
         simulated = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
@@ -100,6 +102,8 @@ def run(
             theory_ops=theory_ops,
         )
     simulated, uploaded = launch_on_new_device()
+    if check and (checked := with_bounds(kernel)):
+        launch_on_new_device(checked)[0].close()
     outputs = {name: simulated.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = simulated.result(kernel_name(kernel), theory_ops=theory_ops)
     result.outputs = outputs
@@ -125,6 +129,15 @@ def synchronize(device: Device, *, check: bool) -> None:
             if all(finding.fields.get("error") != type(error).__name__ for finding in report.errors):
                 report.check()
         raise
+
+
+def with_bounds(kernel: Kernel) -> Kernel | None:
+    """Return the same kernel with checks of the bounds of its variables; None without such checks, as in Python.
+
+    The checks change the time of scalar code, so they are made in a run of their own, after one that has no error.
+    """
+    make = getattr(kernel, "with_bounds", None)
+    return make() if make else None
 
 
 def launch(

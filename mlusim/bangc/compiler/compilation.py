@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Compilation options: header folders, macros, the standard, the compiler; for the board, or for its host."""
+    """Compilation options: header folders, macros, the standard, the compiler; for the board, or for its host.
+
+    `bounds`: with checks of the bounds of variables, which change the time of scalar code.
+    """
 
     include: tuple[str, ...]
     define: tuple[str, ...]
     std: str
     compiler: toolchain.Compiler
     for_host: bool = False
+    bounds: bool = False
 
 
 def preprocess(path: Path, on: Board, options: Options) -> str:
@@ -142,7 +146,8 @@ def key_words(options: Options) -> tuple[str, ...]:
 
 def _code_options(options: Options) -> tuple[str, ...]:
     compiler = options.compiler
-    return (f"-std={options.std}", *compiler.options, *compiler.instrumentation)
+    bounds = compiler.bounds if options.bounds else ()
+    return (f"-std={options.std}", *compiler.options, *compiler.instrumentation, *bounds)
 
 
 def _objects(paths: Sequence[Path], contents: Sequence[str], options: Options, work: Path) -> list[Path]:

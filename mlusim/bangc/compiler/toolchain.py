@@ -67,11 +67,13 @@ _INSTRUMENTATION = ("-fsanitize=thread", "-fno-threadsafe-statics")
 _INSTRUMENTATION_GNU = (
     *("--param", "tsan-instrument-func-entry-exit=0"),
     # A function that ends without its return returns, as with older compilers, instead of running into the next one.
-    # An access outside its variable calls the runtime, and so does an index beyond the bounds of its type.
-    *("-fsanitize=unreachable,object-size,bounds", "-fno-aggressive-loop-optimizations"),
+    *("-fsanitize=unreachable", "-fno-aggressive-loop-optimizations"),
     # Copies of records by value are assignments then. Arguments and results of calls are not instrumented.
     "-fno-elide-constructors",
 )
+# An access outside its variable calls the runtime, and so does an index beyond the bounds of its type. Values stay in
+# registers less often then, and loading them again takes simulated time.
+_BOUNDS_GNU = ("-fsanitize=object-size,bounds",)
 # The warning of g++ at a copy of an object with a destructor but no copy constructor. A file with such copies is
 # compiled with as few of them as by the vendor's compiler, because each frees the object's memory once more.
 COPIES_OWNERS = "-Wdeprecated-copy-dtor"
@@ -106,6 +108,11 @@ class Compiler:
     def instrumentation(self) -> tuple[str, ...]:
         """Options that make plain accesses call the simulator."""
         return (*_INSTRUMENTATION, *(_INSTRUMENTATION_GNU if self.gnu else _INSTRUMENTATION_CLANG))
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Options that check the bounds of variables without a memory space; none with clang."""
+        return _BOUNDS_GNU if self.gnu else ()
 
 
 @lru_cache(maxsize=8)

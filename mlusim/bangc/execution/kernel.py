@@ -48,8 +48,16 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
     kernel.__doc__ = f"{point.name} of {module.path.name}, line {point.line}."
     kernel.__signature__ = signature_of(point)
     kernel.bangc_module = module
+    if module.options.compiler.bounds and not module.options.bounds:
+        kernel.with_bounds = partial(_with_bounds, module, point.name)
     kernel.file_variables = module.file_variables
     return kernel  # type: ignore[no-any-return]  # Any for its attributes
+
+
+def _with_bounds(module: Module, name: str) -> Kernel:
+    """Return a kernel that checks the bounds of its variables, for `mlusim.host.run.with_bounds`."""
+    checked = module.for_board(module.board, bounds=True)
+    return kernel_of(checked, checked.point(name))
 
 
 async def run(core: Core, module: Module, point: EntryPoint, arguments: tuple[Any, ...]) -> None:

@@ -81,12 +81,6 @@ def module() -> bangc.Module:
         ("neighbour", (-1,), AccessError, r"faults\.mlu:94, .*writes 4 B, 4 B before first \(NRAM\)"),
         ("staging", (64,), AccessError, r"faults\.mlu:97, .*writes 4 B at byte 256 of staged \(SRAM\)"),
         ("grows", (8,), KernelError, r"faults\.mlu:108, .*calls operator new: a kernel has no heap"),
-        (
-            "outside",
-            (4,),
-            AccessError,
-            r"faults\.mlu:\d+, .*(reads|writes) 'float' outside the array or variable: index 4 of 'float \[4\]'",
-        ),
         ("least", (None,), AccessError, r"faults\.mlu:116, .*plain C\+\+ reads 4 B at byte 256 of out"),
         ("library", (33,), AccessError, r"faults\.mlu:122, .*writes 4 B at byte 128 of first \(NRAM\)"),
         ("calls_null", (1,), AccessError, r"faults\.mlu:128, .*jumped to address 0x0"),
@@ -112,8 +106,21 @@ def test_an_input_is_not_written(module: bangc.Module) -> None:
     assert not x.any()
 
 
-def test_an_index_beyond_a_row_may_lie_in_the_next_one(module: bangc.Module) -> None:
-    assert mlusim.run(module["outside"], mlusim.Output(1), 3, dim=4).output == 4 + 7
+def test_an_access_outside_a_local_array_is_found_by_checks(module: bangc.Module) -> None:
+    wrong = module["outside"], mlusim.Output(1), 4
+    message = r"(reads|writes) 'float' outside the array or variable: index 4 of 'float \[4\]'"
+    with pytest.raises(AccessError, match=r"faults\.mlu:\d+, .*" + message):
+        mlusim.run(*wrong, dim=1, kind="BLOCK", check=True)
+    (finding,) = mlusim.verify(*wrong, dim=1, kind="BLOCK").errors
+    assert re.search(message, finding.title)
+    # An index beyond a row that lies in the next one is no error. The checks take no simulated time.
+    right = module["outside"], mlusim.Output(1), 3
+    results = [
+        mlusim.run(*right, dim=1, kind="BLOCK"),
+        mlusim.run(*right, dim=1, kind="BLOCK", check=True),
+        mlusim.verify(*right, dim=1, kind="BLOCK").result,
+    ]
+    assert len({result.time_ps for result in results}) == 1
 
 
 def test_a_loop_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:

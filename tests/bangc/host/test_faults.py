@@ -14,7 +14,7 @@ from mlusim.bangc.debug_lines import is_system
 from mlusim.bangc.execution import faults
 from mlusim.bangc.host.own_process import run_apart
 from mlusim.bangc.host.program import Program
-from mlusim.errors import InputError, MlusimError, OperationLimitError
+from mlusim.errors import AccessError, InputError, MlusimError, OperationLimitError
 from mlusim.verifier.check import check_log
 
 FILE = Path(__file__).parents[1] / "kernels" / "host_faults.mlu"
@@ -91,6 +91,13 @@ def test_a_fault_of_a_program_is_an_error_at_its_line(module: bangc.Module, what
     program = Program(module, Device(), (what,))
     where = rf"main, host_faults\.mlu:{_line(part)}: " if part else r"main, host_faults\.mlu:\d+: "
     with pytest.raises(MlusimError, match=where + message):
+        run_apart(program, program.run)
+
+
+def test_an_access_outside_a_local_array_is_found_by_checks(module: bangc.Module) -> None:
+    program = Program(module.for_board(module.board, bounds=True), Device(), ("outside",))
+    place = rf"main, host_faults\.mlu:{_line('one too many')}: "
+    with pytest.raises(AccessError, match=place + "main writes 'float' outside the array or variable: index 4 of"):
         run_apart(program, program.run)
 
 
