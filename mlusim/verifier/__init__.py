@@ -20,6 +20,7 @@ Checks:
   unused, unread           unused allocations and leaks, and results on chip that nothing reads
   replaced                 results that are replaced before anything reads them
   hints, remarks           redundant syncs, and observations made during the run
+  launch_types             kernels for a union that were launched as BLOCK
 
 Results:
   findings                 a finding, its text and its JSON

@@ -12,6 +12,7 @@ from mlusim.verifier.consequences.folding import fold_consequences
 from mlusim.verifier.deadlocks import find_locks_left
 from mlusim.verifier.findings import ERROR, KINDS, Finding
 from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited
+from mlusim.verifier.launch_types import with_launch_types
 from mlusim.verifier.memory_needed import check_memory_needed
 from mlusim.verifier.races.race_search import find_races
 from mlusim.verifier.races.releases import find_releases
@@ -112,7 +113,7 @@ def check_log(
         board=board.name,
         findings=tuple(
             finding
-            for finding in sort_findings(findings)
+            for finding in with_launch_types(sort_findings(findings), run)
             # A path that did not run may use them.
             if finding.kind not in ("unused", "unread") or not run.may_use(finding.fields["buffer"])
         ),

@@ -169,3 +169,21 @@ def test_arguments_of_a_launch_that_the_host_repeats_are_not_exchanged():
     (finding,) = [finding for finding in device.verify().errors if finding.kind == "never-written"]
     assert finding.title == "scales is an output, but only read"
     assert "swap" not in finding.remedy
+
+
+def test_a_kernel_for_a_union_that_is_launched_as_block_is_told_so():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            await core.sync_cluster()
+            return
+        tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        await core.sync_cluster()
+        await core.memcpy(out[core.core_id], tile)
+
+    (error, *_) = mlusim.verify(kernel, X, mlusim.Output(X.shape), kind="BLOCK", dim=8).errors
+    assert error.kind == "task-race"
+    assert error.remedies[0].startswith("launch kernel at test_several_launches.py:")
+    assert "as UNION1, if it is written for a union: as BLOCK, it runs on no memory core" in error.remedies[0]
+    (error, *_) = mlusim.verify(kernel, X, mlusim.Output(X.shape), kind="UNION1", dim=8).errors
+    assert "BLOCK" not in error.remedy
