@@ -37,7 +37,7 @@ from mlusim.cli.options import (
 )
 from mlusim.cli.outputs import Outputs, write_and_print
 from mlusim.cli.provenance import print_with_provenance, provenance_without_runs
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import InputError, KernelError, MlusimError
 from mlusim.source_code import file_and_kernel, is_kernel_name
 from mlusim.spelling import choose_one
 
@@ -194,6 +194,9 @@ def _run_program(program: Program, outputs: Outputs, **options: Any) -> int:
         is_consequence = any(folded.fields.get("error") == type(error).__name__ for folded in consequences)
         if report is not None and (is_consequence or any(finding.kind == "unset" for finding in errors)):
             report.check()
+        if report is not None and type(error) is KernelError and error.location.startswith("main"):
+            # `main` may have ended because of what the checker finds: with `assert`, `abort` or an exception.
+            console.print_errors(report)
         raise
     if options["check"] or outputs.report or outputs.saved or outputs.as_json:
         result = simulated.result(module.path.stem, theory_ops=options["theory_ops"])

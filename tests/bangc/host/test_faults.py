@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -395,3 +396,21 @@ def test_an_instance_of_a_template_may_be_launched_by_its_address(tmp_path: Path
         "  kernel<<<1, cnrtFuncTypeBlock>>>(x);\n  cnrtMemcpy(&y, x, 4, cnrtMemcpyDevToHost);\n  return int(y);\n}\n"
     )
     assert Program(bangc.compile(file), Device()).run() == 1
+
+
+def test_errors_of_the_checker_are_shown_if_main_fails_because_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "asserts.mlu"
+    file.write_text(
+        "#include <bang.h>\n#include <cnrt.h>\n#include <cassert>\n__nram__ float tile[4];\n"
+        "__mlu_entry__ void k(float *y) { __memcpy(y, tile, 16, NRAM2GDRAM); }\n"
+        "int main() {\n  float *y, host[4] = {};\n  cnrtMalloc((void **)&y, 16);\n"
+        "  k<<<1, cnrtFuncTypeBlock, nullptr>>>(y);\n  cnrtMemcpy(host, y, 16, cnrtMemcpyDevToHost);\n"
+        "  assert(host[0] == 1);\n}\n"
+    )
+    command = [sys.executable, "-m", "mlusim", "bangc", "run", str(file), "--check"]
+    result = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert result.returncode == 1
+    errors = (
+        r"(?s)error: uninitialised: memcpy reads tile.*error: main, asserts\.mlu:11: assertion failed: host\[0\] == 1"
+    )
+    assert re.match(errors, result.stderr)
