@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from mlusim.bangc.compiler.cache import INCLUDE
-from mlusim.bangc.compiler.source import Source, Token
+from mlusim.bangc.compiler.source import Source, Token, joined
 
 # Options for these warnings, each on one line.
 GNU_WARNINGS = (
@@ -31,6 +31,7 @@ _WARNING = re.compile(
     re.MULTILINE,
 )
 _CALL = re.compile(r" at (.+?):(\d+):\d+[,:]$", re.MULTILINE)
+_DECLARED = re.compile(r"^(.+?):(\d+):\d+: note: ['\u2018](\w+)['\u2019] was declared here$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BEFORE_MEMBERS = frozenset((".", "->", "::"))
 _UNEVALUATED = frozenset(("decltype", "sizeof", "alignof", "typeof", "__typeof__", "noexcept"))
@@ -39,13 +40,14 @@ _BEFORE_CONDITIONS = frozenset(("if", "while", "switch"))
 _OF_DECLARATIONS = frozenset(("::", "<", ">", "*", "&", "&&"))
 # Bodies of loops in which everything is executed have none of these; launches are rewritten.
 _BRANCHES = frozenset(("?", "&&", "||", "if", "for", "while", "do", "switch", "goto", "<<<"))
-# File, line, variable, and whether no path sets it.
+_UPDATES = frozenset(("+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>=", "++", "--"))
+# File, line, variable, and whether no path sets it. That of a declaration is a use, too.
 Use = tuple[str, int, str, bool]
 
 
 def unset_uses(messages: str) -> set[Use]:
     """Return the uses that a compiler's messages are about; of `record.member`, those of both names."""
-    uses: set[Use] = set()
+    uses: set[Use] = {(file, int(line), name, False) for file, line, name in _DECLARED.findall(messages)}
     for calls, *place, words, certainty in _WARNING.findall(messages):
         names = _NAME.findall(words)
         for name in (*names[:1], *names[-1:]):
@@ -60,17 +62,37 @@ def _names(name: str, place: Sequence[str]) -> bool:
 
 
 def report_unset_variables(source: Source, uses: set[Use]) -> None:
-    """Insert a test at the values of the variables in the lines of their uses."""
+    """Insert a test at the values of the variables in the lines of their uses, and where a declared one is updated.
+
+    In `int n; for (...) if (...) n += 1; f(n);`, g++ only warns of the last use, where `n` may have another value.
+    """
     certain = {use[:3]: use[3] for use in sorted(uses)}
+    values: dict[int, bool] = {}
     for position, token in enumerate(source.tokens):
         is_certain = certain.get((token.file, token.line, token.text))
         if is_certain is not None and _is_value(source, position):
-            index = source.tokens[position + 2].text if source.next_text(position) == "[" else ""
-            is_simple = index and source.next_text(position + 2) == "]"
-            value = f"{token.text}[{index}]" if is_simple else token.text
-            test = f"::mlusim::is_unset<{str(is_certain).lower()}>({value})"
-            hint = f'void(::__mlusim_hint("unset", "{token.text}"))'
-            source.replace(position, position, f"({test} ? {hint} : void(), {token.text})")
+            values[position] = is_certain
+        elif is_certain is not None:
+            values = dict.fromkeys(_updates(source, position), False) | values
+    for position, is_certain in values.items():
+        name = source.tokens[position].text
+        index = source.tokens[position + 2].text if source.next_text(position) == "[" else ""
+        is_simple = index and source.next_text(position + 2) == "]"
+        test = f"::mlusim::is_unset<{str(is_certain).lower()}>({f'{name}[{index}]' if is_simple else name})"
+        hint = f'void(::__mlusim_hint("unset", "{name}"))'
+        source.replace(position, position, f"({test} ? {hint} : void(), {name})")
+
+
+def _updates(source: Source, position: int) -> Iterator[int]:
+    """Yield where a variable is updated from its declaration to the end of its block."""
+    tokens, index, depth = source.tokens, position + 1, 0
+    while index < len(tokens) and depth >= 0:
+        depth += (tokens[index].text == "{") - (tokens[index].text == "}")
+        if tokens[index].text == tokens[position].text:
+            before, behind = (joined(part) for part in (tokens[index - 2 : index], tokens[index + 1 : index + 3]))
+            if (behind in _UPDATES or before in ("++", "--")) and _is_value(source, index):
+                yield index
+        index += 1
 
 
 def _is_value(source: Source, position: int) -> bool:

@@ -74,6 +74,7 @@ struct Pair { int a, b; }; template <class T> __mlu_func__ T same(T x) { return 
         ("  int pair[2], v; pair[0] = v = n; y[0] = pair[1] + v;\n", "pair", 13),
         ("  int v; Pair p = {n, v}; y[0] = p.b;\n", "v", 13),
         ("  float v;\n  if (n > 5) v = 1;\n  y[0] = v;\n", "v", 15),
+        ("  int v;\n  for (int i = 0; i < n; i++)\n    if (y[i] == 1) v += 1;\n  y[0] = same(v);\n", "v", 15),
     ],
 )
 def test_with_gnu_a_variable_may_be_used_by_another_function(
