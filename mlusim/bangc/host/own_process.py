@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mlusim.errors import KernelError, MlusimError
+from mlusim.errors import MlusimError
 
 if TYPE_CHECKING:
     from mlusim.bangc.host.program import Program
@@ -32,7 +32,7 @@ def run_apart(program: Program, work: Callable[[], int]) -> int:
     """
     runtime = program.module.runtime
     # Shared with the other process, which writes the cause of its end there.
-    runtime.fault.number = _NONE
+    runtime.fault.number, runtime.fault.pc = _NONE, 0
     sys.stdout.flush()
     sys.stderr.flush()
     receiving, sending = os.pipe()
@@ -57,7 +57,7 @@ def run_apart(program: Program, work: Callable[[], int]) -> int:
         number = os.WTERMSIG(status)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
-        raise KernelError(f"{program.module.path.name} was ended by {signal.Signals(number).name}")
+        raise program.ended_by(number)
     if runtime.fault.number != _NONE:
         raise program.fault_error()
     return os.WEXITSTATUS(status)

@@ -163,6 +163,17 @@ class Program:
         error = faults.signal_error(self._image, _MAIN, faults.PROGRAM_LIMIT_S, _host_address)
         return self._located(error, faults.fault_location(self.module, self._image))
 
+    def ended_by(self, number: int) -> MlusimError:
+        """Return the error of a signal outside the program's code, with the line of its last call."""
+        why = (
+            " outside its own code: it has overwritten memory of the process, at this line or before, such as that "
+            "beyond a block of the heap; check the sizes of malloc and new"
+        )
+        is_fault = number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+        error = KernelError(f"{_MAIN} was ended by {signal.Signals(number).name}{why if is_fault else ''}")
+        fault = self.module.runtime.fault
+        return self._located(error, (file_at(fault.pc), int(fault.address)) if fault.pc else None)
+
     def _located(self, error: MlusimError, location: tuple[str, int] | None) -> MlusimError:
         file, line = location or (str(self.module.path), 0)
         error.locate(f"{_MAIN}, {Path(file).name}{f':{line}' if line else ''}", (file, line))
@@ -172,6 +183,9 @@ class Program:
         """Call a function of the runtime, or launch a kernel."""
         image, name = self._image, self._names[number]
         file, line, values, codes = decode_call(image.words)
+        # Shared with the other process, if a signal ends this one.
+        fault = self.module.runtime.fault
+        fault.pc, fault.address = values[10:12] if name == _LAUNCH else (file, line)
         location = (file_at(file) if file else str(self.module.path), line)
         try:
             if name == _LAUNCH:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ from mlusim.bangc.debug_lines import is_system
 from mlusim.bangc.execution import faults
 from mlusim.bangc.host.own_process import run_apart
 from mlusim.bangc.host.program import Program
-from mlusim.errors import AccessError, InputError, MlusimError, OperationLimitError
+from mlusim.errors import AccessError, InputError, KernelError, MlusimError, OperationLimitError
 from mlusim.verifier.check import check_log
 
 FILE = Path(__file__).parents[1] / "kernels" / "host_faults.mlu"
@@ -99,6 +101,17 @@ def test_an_access_outside_a_local_array_is_found_by_checks(module: bangc.Module
     program = Program(module.for_board(module.board, bounds=True), Device(), ("outside",))
     place = rf"main, host_faults\.mlu:{_line('one too many')}: "
     with pytest.raises(AccessError, match=place + "main writes 'float' outside the array or variable: index 4 of"):
+        run_apart(program, program.run)
+
+
+def test_a_signal_outside_the_program_names_its_last_call(
+    module: bangc.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As after a write beyond a block of the heap.
+    monkeypatch.setattr(Device, "synchronize", lambda _: os.kill(os.getpid(), signal.SIGSEGV))
+    program = Program(module, Device(), ("one queue",))
+    place = rf"main, host_faults\.mlu:{_line('return cnrtQueueSync(one)') - 1}: "  # the copy before it
+    with pytest.raises(KernelError, match=place + "main was ended by SIGSEGV outside its own code: it has overwritten"):
         run_apart(program, program.run)
 
 
