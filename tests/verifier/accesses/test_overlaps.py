@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlusim.log_tables import Box
 from mlusim.verifier.accesses import overlaps
-from mlusim.verifier.accesses.condensed import accesses_from
+from mlusim.verifier.accesses.counted import accesses_from
 from mlusim.verifier.accesses.geometry import element_starts, geometry_of, group_rows
 
 TILES = st.tuples(
