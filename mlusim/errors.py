@@ -144,7 +144,13 @@ class AwaitError(KernelError):
 
 
 class OperationLimitError(KernelError):
-    """A task that issued more operations than the limit, or none for too long."""
+    """A task that issued more operations than the limit, or none for too long.
+
+    Attributes:
+        polls: if the tasks of the run only read what no task will write.
+    """
+
+    polls: bool = False
 
 
 class SimulatedTimeError(KernelError):

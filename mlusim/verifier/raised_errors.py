@@ -73,7 +73,7 @@ def stop_finding(error: BaseException, run: Run) -> Finding:
         lock = next(record for (_, number), record in locks.items() if number == refused["holds"])
         acquires = location_of(*run.log.lines[int(run.columns["line"][lock])][:2])
         remedy = f"acquire and release the same lock: {acquires} acquires lock {refused['holds']}"
-    poll = last_poll(run) if kind == "endless" and "what they poll" in error.message else None
+    poll = last_poll(run) if isinstance(error, OperationLimitError) and error.polls else None
     remedies = (poll.remedy, remedy) if poll else (remedy,)
     return Finding(
         kind=kind,

@@ -59,13 +59,13 @@ def check_end(issuer: Issuer) -> None:
     issuer.next_check = min(task.operations + max(first_check(chip.max_operations), 1), chip.max_operations)
     only_read = max(chip.max_operations // _SHARE, _MIN_READS)
     if _polls(chip, only_read):
-        raise task.refusal(
-            OperationLimitError(
-                f"the latest {group_digits(only_read)} operations of the run wrote nothing: syncs, and reads of the "
-                "same elements again and again. No task will write what they poll: let a concurrent task write it, or "
-                "use a barrier. If the kernel needs more operations, raise max_operations"
-            )
+        error = OperationLimitError(
+            f"the latest {group_digits(only_read)} operations of the run wrote nothing: syncs, and reads of the same "
+            "elements again and again. No task will write what they poll: let a concurrent task write it, or use a "
+            "barrier. If the kernel needs more operations, raise max_operations"
         )
+        error.polls = True
+        raise task.refusal(error)
     if chip.refuses_repetition and task.loops_without_progress() and _repeats(chip, only_read):
         raise task.refusal(
             OperationLimitError(

@@ -81,32 +81,40 @@ def barriers_in_branches(function: Definition) -> Iterator[tuple[Gap, Gap]]:
 def missing_statements(function: Definition, lines: Sequence[int]) -> Iterator[tuple[Gap, ast.stmt]]:
     """Yield statements that some lines, the likeliest first, may lack before them, and where.
 
-    Those of which a kernel has few come first: an update of what a loop begins with, and a guard of an empty slice.
+    Those of which a kernel has few come first.
     """
     gaps = [gap for gap in gaps_in(function) if gap.side == "before"]
     by_line = {gap.beside.lineno: gap for gap in gaps}
     near = [by_line[line] for line in dict.fromkeys(lines) if line in by_line]
     around = {gap: [other for other in reversed(gaps) if _is_around(other.beside, gap.beside)] for gap in near}
+    allocations = {name: gap for gap in gaps if isinstance(gap.beside, ast.Assign) for name in allocated_by(gap.beside)}
     for gap in near[:1]:
         yield from _counterparts(gap, gaps) if isinstance(function, ast.AsyncFunctionDef) else ()
         yield from ((place, guard) for place in around[gap] for guard in _guards(gap, place, function))
-    for gap in gaps:
-        for call in _sums_in(gap.beside) if isinstance(gap.beside, ast.For | ast.While | ast.Expr) else ():
-            yield gap, _call(call.func.value, "write_zero", call.args[0])
+    for of_few in (_cleared_sums(gaps), _updates(gaps), _begun_again(gaps), _cleared_buffers(allocations)):
+        yield from of_few
     calls = {ast.unparse(gap.beside): gap.beside for gap in gaps if _call_of(gap.beside)}
-    yield from _updates(gaps)
-    yield from _begun_again(gaps)
-    allocations = {name: gap for gap in gaps if isinstance(gap.beside, ast.Assign) for name in allocated_by(gap.beside)}
     parameters = [argument.arg for argument in function.args.args]
     others = parameters if allocations else []
-    for name, gap in allocations.items():
-        alloc: Any = next(node for node in ast.walk(gap.beside) if method_of(node) == "alloc")
-        if isinstance(memory := alloc.func.value, ast.Attribute):
-            yield gap.below, _call(memory.value, "write_zero", _expression(name))
     for gap in near:
         yield from _first_writes(gap, _before(gap, around[gap], gaps), allocations, with_others=gap is near[0])
         yield from _repeated(gap, calls.values())
         yield from _instructions(gap, calls.values(), allocations or parameters, others)
+
+
+def _cleared_sums(gaps: Sequence[Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield zeros before the loops and statements that sum."""
+    for gap in gaps:
+        for call in _sums_in(gap.beside) if isinstance(gap.beside, ast.For | ast.While | ast.Expr) else ():
+            yield gap, _call(call.func.value, "write_zero", call.args[0])
+
+
+def _cleared_buffers(allocations: Mapping[str, Gap]) -> Iterator[tuple[Gap, ast.stmt]]:
+    """Yield zeros below the allocations."""
+    for name, gap in allocations.items():
+        alloc: Any = next(node for node in ast.walk(gap.beside) if method_of(node) == "alloc")
+        if isinstance(memory := alloc.func.value, ast.Attribute):
+            yield gap.below, _call(memory.value, "write_zero", _expression(name))
 
 
 def _is_around(outer: ast.stmt, inner: ast.stmt) -> bool:

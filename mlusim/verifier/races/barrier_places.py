@@ -67,6 +67,13 @@ def memory_cores_pass(pair: Pair, loop: int) -> bool:
     )
 
 
+def loop_without_memory_cores(pair: Pair, loop: int) -> bool:
+    """Return whether memory cores work outside of the loop that begins at a line, which the others pass."""
+    file, passed = pair.sources[0][0], _lines_of_memory_cores(pair.run, pair.run.log.tasks[pair.tasks[0]].launch)
+    end = max(last for first, last in source_file(file).loops if first == loop)
+    return bool(passed) and passed.isdisjoint(SourceLine(file, at) for at in range(loop, end + 1))
+
+
 def _lines_of_memory_cores(run: Run, launch: int) -> set[SourceLine]:
     """Return the lines that the memory cores of a launch run."""
     order = run.order

@@ -19,6 +19,7 @@ from mlusim.verifier.races.atomic_remedies import USE_ATOMICS, announced, atomic
 from mlusim.verifier.races.barrier_places import (
     Place,
     barrier_of_one_side,
+    loop_without_memory_cores,
     memory_cores_pass,
     on_both_paths,
     wider_barrier,
@@ -112,11 +113,8 @@ class TaskRemedies:
         """Return what `of` does for updates in place by two tasks."""
         rule = "an update by another task between the load and the store is lost"
         first, second = pair.sites
-        alone = (
-            [Remedy(f"{_by_task_0(first, second)}: it computes them from nothing else", Way.ONE_TASK)]
-            if is_same_work(pair)
-            else []
-        )
+        by_one = Remedy(f"{_by_task_0(first, second)}: it computes them from nothing else", Way.ONE_TASK)
+        alone = [by_one] if is_same_work(pair) else []
         lock, atomic = lock_or_atomic(pair, frozenset(line for lines in self.directions for line in lines))
         if is_split_twice(pair):
             return "", rule, [_split_at(pair), f"if both updates are intended, {lock}", atomic]
@@ -179,10 +177,11 @@ class TaskRemedies:
             return "sync_all_mpu", "all memory cores of the union"
         memory_cores = memory_cores_pass(pair, loop)
         alike = one.cluster == other.cluster and pair.lines not in self.across
-        if alike and memory_cores:
-            return "sync_cluster", "all cores of the cluster and its memory core"
         if memory_cores:
-            return "sync_all", "all cores and memory cores of the union"
+            apart = ", and as often in" if loop and loop_without_memory_cores(pair, loop) else " and"
+            if alike:
+                return "sync_cluster", f"all cores of the cluster{apart} its memory core"
+            return "sync_all", f"all cores{apart} memory cores of the union"
         if alike and self.run.log.launches[one.launch].kind != "UNION1":
             return "sync_all_ipu_within_cluster", "all cores of the cluster"
         return "sync_all_ipu", "all cores of the union"

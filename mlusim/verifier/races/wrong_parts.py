@@ -43,14 +43,11 @@ def _row_of_another_task(pair: Pair) -> list[str]:
     Each byte is stored once, so no task needs what another has made, and a barrier would give wrong values. A task
     that also loads the bytes that it stores needs those around them.
     """
-    (first, second), alloc = pair.sites, pair.allocations[0]
-    if _stores_within(pair):
+    (file, first, _), (other_file, second, _) = pair.sources
+    loop, alloc = source_file(file).loop_around(first, second), pair.allocations[0]
+    if file != other_file or not loop[0] or alloc not in pair.run.log.host.writes or any(pair.segments):
         return []
-    is_uploaded = alloc in pair.run.log.host.writes
-    if not is_uploaded or first.file != second.file or any(pair.segments):
-        return []
-    loop = source_file(first.file).loop_around(first.line, second.line)
-    if not loop[0] or barrier_in(pair, loop) or times_stored(pair.run, alloc).max() > 1:
+    if barrier_in(pair, loop) or times_stored(pair.run, alloc).max() > 1 or _stores_within(pair):
         return []
     return [wrong_part(pair.buffer, pair.sites, "it is that of another task")]
 

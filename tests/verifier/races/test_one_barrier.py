@@ -261,3 +261,33 @@ def test_races_that_one_barrier_at_the_end_of_a_loop_orders_are_one_finding():
     (race,) = verify(merged, *arguments, **options).errors
     assert f"at the end of the loop at {at(merged, 'for step')}" in race.remedies[0]
     assert verify(merged, *arguments, True, **options).ok
+
+
+async def ring(core, x, out, barrier=False):
+    """The cores pass their rows on; the memory core takes part in their barriers from a loop of its own."""
+    base, box = core.sram.alloc(8, x.dtype, "base"), core.sram.alloc((4, 8), x.dtype, "box")
+    if core.is_memory_core:
+        await core.memcpy(base, x[1])
+        for _ in range(3 + 2 * barrier):
+            await core.sync_cluster()
+        return
+    tile, held = (core.nram.alloc(8, x.dtype, name) for name in ("tile", "held"))
+    await core.sync_cluster()
+    await core.memcpy(held, base)
+    for step in range(2):
+        await core.memcpy(tile, x[4 * step + core.core_id])
+        core.add(tile, tile, held)
+        await core.memcpy(box[core.core_id], tile)
+        await core.sync_cluster()
+        await core.memcpy(tile, box[core.core_id ^ 1])
+        await core.memcpy(out[4 * step + core.core_id], tile)
+        if barrier:
+            await core.sync_cluster()
+
+
+def test_a_barrier_in_a_loop_of_the_cores_is_passed_as_often_by_the_memory_core():
+    expected = X[[1, 0, 3, 2, 5, 4, 7, 6]] + X[1]
+    assert verify(ring, X, Output.like(X), True, dim=4, reference=expected).ok
+    (race,) = verify(ring, X, Output.like(X), dim=4, reference=expected).errors
+    where = f"its memory core, at the end of the loop at {at(ring, 'for step')}"
+    assert race.remedies[0] == f"`await core.sync_cluster()` in all cores of the cluster, and as often in {where}"
