@@ -62,7 +62,8 @@ class Names:
         core_ids = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr in NUMBERS_OF_A_CORE[0]]
         assignments = [node for node in nodes if isinstance(node, ast.Assign)]
         numbers = _names_of_numbers(nodes, assignments, loops)
-        counters = [*(ast.Name(name, ast.Load()) for name in loops if name in numbers), *core_ids]
+        alike = [ast.Attribute(node.value, name, ast.Load()) for node in core_ids for name in NUMBERS_OF_A_CORE[0]]
+        counters = [*(ast.Name(name, ast.Load()) for name in loops if name in numbers), *core_ids, *alike]
         scopes = _scopes(function)
         operands = [name for name in _names_of_operands(nodes, assignments) if name not in numbers]
         parameters = [argument.arg for node in nodes if isinstance(node, ast.arguments) for argument in node.args]

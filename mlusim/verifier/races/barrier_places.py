@@ -68,10 +68,11 @@ def memory_cores_pass(pair: Pair, loop: int) -> bool:
 
 
 def loop_without_memory_cores(pair: Pair, loop: int) -> bool:
-    """Return whether memory cores work outside of the loop that begins at a line, which the others pass."""
+    """Return whether memory cores pass another loop of the file in place of the one that begins at a line."""
     file, passed = pair.sources[0][0], _lines_of_memory_cores(pair.run, pair.run.log.tasks[pair.tasks[0]].launch)
     end = max(last for first, last in source_file(file).loops if first == loop)
-    return bool(passed) and passed.isdisjoint(SourceLine(file, at) for at in range(loop, end + 1))
+    lines = {at.line for at in passed if at.file == file and source_file(file).loops_around(at.line)}
+    return bool(lines) and lines.isdisjoint(range(loop, end + 1))
 
 
 def _lines_of_memory_cores(run: Run, launch: int) -> set[SourceLine]:
