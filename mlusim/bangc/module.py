@@ -196,17 +196,17 @@ class Module:
         names = (entry.name for entry in self._entries)
         return symbol is None or any(symbol == name or f"{len(name)}{name}" in symbol for name in names)
 
-    def for_board(self, board: Board, *, bounds: bool | None = None) -> Module:
+    def for_board(self, board: Board, *, checked: bool | None = None) -> Module:
         """Return the same file for a board; compiled again if the compiled code would differ.
 
-        `bounds`: whether it checks the bounds of variables; None: as this module.
+        `checked`: whether with checks, as in `compile`; None: as this module.
         """
-        options = self.options if bounds is None else replace(self.options, bounds=bounds)
+        options = self.options if checked is None else replace(self.options, checked=checked)
         key = _key(board, options)
         module = self._variants.get(key)
         if module is None:
             names = self._instantiate_names
-            template = self._instance_of and self._instance_of.for_board(board, bounds=bounds)
+            template = self._instance_of and self._instance_of.for_board(board, checked=checked)
             module = Module(
                 self.path, board, options=options, sources=self.sources, instantiate=names, instance_of=template
             )
@@ -335,7 +335,7 @@ def _line_of(binary: Path, address: int) -> tuple[str, int, str] | None:
 
 def _key(board: Board, options: Options) -> tuple[Any, ...]:
     """Return the properties of a board, and the option, in which the variants of a module differ."""
-    return (*board_defines(board), board.vector_alignment_bytes, options.bounds)
+    return (*board_defines(board), board.vector_alignment_bytes, options.checked)
 
 
 def compile(  # noqa: A001 - the public name
@@ -348,6 +348,7 @@ def compile(  # noqa: A001 - the public name
     std: str = STANDARD,
     compiler: str | None = None,
     syntax_only: bool = False,
+    checked: bool = False,
 ) -> Module:
     """Compile a BANG C file for a board.
 
@@ -360,6 +361,9 @@ def compile(  # noqa: A001 - the public name
         std: the C++ standard; 17 or later.
         compiler: the command of a C++ compiler; by default the system's, else the one of the `ziglang` wheel.
         syntax_only: only check for errors and unknown intrinsics; the result cannot run.
+        checked: with g++, also check each access to a local variable or array, and the values of variables that some
+            paths leave unset. The checks change the time of scalar code. `mlusim.verify` and `mlusim.run(check=True)`
+            make them in a run of their own; `Device.verify` needs a file that is compiled with them.
 
     Raises `CompileError` with the compiler's message at the user's line, `InputError` if the file or a compiler is
     missing.
@@ -382,6 +386,7 @@ def compile(  # noqa: A001 - the public name
             define=as_texts("define", define),
             std=_standard(std),
             compiler=toolchain.find_compiler(compiler),
+            checked=checked,
         ),
         sources=tuple(file.resolve() for file in files[1:]),
         syntax_only=syntax_only,

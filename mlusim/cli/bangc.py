@@ -171,7 +171,7 @@ def _program(module: Module, device: Board, outputs: Outputs, **options: Any) ->
         )
     simulated = Device(device, dma=options["dma"])
     if options["check"]:
-        module = module.for_board(module.board, bounds=True)
+        module = module.for_board(module.board, checked=True)
     program = Program(module, simulated, tuple(options["words"]))
     return run_apart(program, partial(_run_program, program, outputs, **options))
 
@@ -202,7 +202,7 @@ def _run_program(program: Program, outputs: Outputs, **options: Any) -> int:
         result = simulated.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:
             result.report = simulated.verify()
-        checks = ", compiled with checks of bounds: scalar code may take longer" if module.options.bounds else ""
+        checks = ", compiled with checks: scalar code may take longer" if module.options.checked else ""
         write_and_print(
             result,
             outputs,

@@ -102,8 +102,10 @@ def run(
             theory_ops=theory_ops,
         )
     simulated, uploaded = launch_on_new_device()
-    if check and (checked := with_bounds(kernel)):
-        launch_on_new_device(checked)[0].close()
+    if check and (checked := with_checks(kernel)):
+        run_with_checks = launch_on_new_device(checked)
+        if uses_unset(run_with_checks[0]):
+            simulated, uploaded = run_with_checks
     outputs = {name: simulated.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = simulated.result(kernel_name(kernel), theory_ops=theory_ops)
     result.outputs = outputs
@@ -131,13 +133,18 @@ def synchronize(device: Device, *, check: bool) -> None:
         raise
 
 
-def with_bounds(kernel: Kernel) -> Kernel | None:
-    """Return the same kernel with checks of the bounds of its variables; None without such checks, as in Python.
+def with_checks(kernel: Kernel) -> Kernel | None:
+    """Return a kernel of BANG C compiled with checks, as `mlusim.bangc.compile`; None if there are none, as in Python.
 
     The checks change the time of scalar code, so they are made in a run of their own, after one that has no error.
     """
-    make = getattr(kernel, "with_bounds", None)
+    make = getattr(kernel, "with_checks", None)
     return make() if make else None
+
+
+def uses_unset(device: Device) -> bool:
+    """Return whether a run has used a local variable of C++ without a value, which no operation shows."""
+    return any(kind == "unset" for kind, _ in device.log.remarks)
 
 
 def launch(

@@ -25,7 +25,7 @@ from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
 from mlusim.host.kernel_keywords import by_name, check_own_names
 from mlusim.host.other_runs import OtherRuns, error_of, where_written
 from mlusim.host.references import Reference, as_tolerance, check_outputs, differences, expected_outputs
-from mlusim.host.run import Uploaded, launch, with_bounds
+from mlusim.host.run import Uploaded, launch, uses_unset, with_checks
 from mlusim.host.silence import silent
 from mlusim.inputs import as_text, check_flags, check_operations
 from mlusim.memory.allocation import POISON
@@ -120,10 +120,11 @@ def verify(
             raise error.with_traceback(None) from None
         simulated.watch_host_data()
         run_error = error_of(simulated)
-        if run_error is None and (checked := with_bounds(kernel)):
-            run_with_bounds, uploaded_again = runs.start(changed=checked)
-            if run_error := error_of(run_with_bounds):
-                simulated, uploaded = run_with_bounds, uploaded_again
+        if run_error is None and (checked := with_checks(kernel)):
+            run_with_checks, uploaded_again = runs.start(changed=checked)
+            run_error = error_of(run_with_checks)
+            if run_error or uses_unset(run_with_checks):
+                simulated, uploaded = run_with_checks, uploaded_again
         views, repeat = uploaded.outputs, runs.buffers_at if data else None
         outputs = {name: simulated.download(view) for name, view in views.items()} if data and not run_error else {}
         findings = list(simulated.host_data)

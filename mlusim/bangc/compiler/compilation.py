@@ -14,7 +14,7 @@ from mlusim.bangc.compiler import cache, headers, toolchain
 from mlusim.bangc.compiler.compiler_messages import compiler_text
 from mlusim.bangc.compiler.linking import link, link_text
 from mlusim.bangc.compiler.loading import check_that_it_loads
-from mlusim.bangc.compiler.unset_variables import CLANG_WARNINGS, GNU_WARNINGS, unset_uses
+from mlusim.bangc.compiler.unset_variables import CLANG_WARNINGS, GNU_WARNINGS, certain_warnings, unset_uses
 from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Options:
     """Compilation options: header folders, macros, the standard, the compiler; for the board, or for its host.
 
-    `bounds`: with checks of the bounds of variables, which change the time of scalar code.
+    `checked`: with checks of the bounds of variables, and of variables that some paths leave without a value, which
+    change the time of scalar code.
     """
 
     include: tuple[str, ...]
@@ -35,7 +36,7 @@ class Options:
     std: str
     compiler: toolchain.Compiler
     for_host: bool = False
-    bounds: bool = False
+    checked: bool = False
 
 
 def preprocess(path: Path, on: Board, options: Options) -> str:
@@ -146,7 +147,7 @@ def key_words(options: Options) -> tuple[str, ...]:
 
 def _code_options(options: Options) -> tuple[str, ...]:
     compiler = options.compiler
-    bounds = compiler.bounds if options.bounds else ()
+    bounds = compiler.bounds if options.checked else ()
     return (f"-std={options.std}", *compiler.options, *compiler.instrumentation, *bounds)
 
 
@@ -202,6 +203,8 @@ def _unset_variables(texts: Sequence[Rewritten], options: Options, work: Path) -
             command = [*compiler.command, *(word for word in words if word != "-w"), "-x", compiler.language]
             cache.publish(kept, toolchain.run([*command, *what, str(source)]).stderr.encode())
         messages = kept.read_text(encoding="utf-8")
+        if not options.checked:
+            messages = certain_warnings(messages)
         if unset_uses(messages) - text.unset:
             found[number] = messages
     return found

@@ -33,7 +33,7 @@ SPACES |= _VARIABLES
 _STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
 _TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
 _START_OF_BOUNDS = ("[", "=", "{")
-_POINTING = frozenset(("*", "&", "&&"))
+_POINTING = frozenset(("*", "&"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

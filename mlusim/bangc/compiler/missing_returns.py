@@ -15,7 +15,7 @@ from mlusim.bangc.compiler.source import Source, Token, joined
 # Words of declarations without a type, or whose type may be void without saying so.
 _UNKNOWN = frozenset(("void", "auto", "decltype", "operator", "constexpr", "consteval"))
 _SPECIFIERS = frozenset(("static", "inline", "virtual", "explicit", "friend", "extern", FUNCTION_WORD))
-_POINTING = frozenset(("*", "&", "&&"))
+_POINTING = frozenset(("*", "&"))
 # What stands between the parameters of a lambda and its type.
 _BEFORE_ARROW = frozenset((")", "mutable", "noexcept", FUNCTION_WORD))
 _OF_TYPE = frozenset(("::", "<", ">", ",", "*", "&"))

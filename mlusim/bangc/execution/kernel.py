@@ -48,15 +48,15 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
     kernel.__doc__ = f"{point.name} of {module.path.name}, line {point.line}."
     kernel.__signature__ = signature_of(point)
     kernel.bangc_module = module
-    if module.options.compiler.bounds and not module.options.bounds:
-        kernel.with_bounds = partial(_with_bounds, module, point.name)
+    if module.options.compiler.gnu and not module.options.checked:
+        kernel.with_checks = partial(_with_checks, module, point.name)
     kernel.file_variables = module.file_variables
     return kernel  # type: ignore[no-any-return]  # Any for its attributes
 
 
-def _with_bounds(module: Module, name: str) -> Kernel:
-    """Return a kernel that checks the bounds of its variables, for `mlusim.host.run.with_bounds`."""
-    checked = module.for_board(module.board, bounds=True)
+def _with_checks(module: Module, name: str) -> Kernel:
+    """Return the kernel compiled with checks, for `mlusim.host.run.with_checks`."""
+    checked = module.for_board(module.board, checked=True)
     return kernel_of(checked, checked.point(name))
 
 
