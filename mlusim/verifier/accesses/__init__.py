@@ -11,6 +11,6 @@ One access:
 Many accesses:
   overlaps                 which of many pairs share bytes
   cells                    how often, and by which task, each byte of a tensor is accessed
-  counted                  tables of accesses to count: joined, or one access for each repetition
+  condensed                smaller tables with the same counts
   range_extrema            minima and maxima over ranges
 """

@@ -160,6 +160,7 @@ class Cells:
             return np.zeros(len(self), np.int64)
         large = values.dtype != bool and int(np.abs(values[rows]).max()) * len(rows) >= 1 << 31
         steps = np.zeros(len(self) + 1, np.int64 if large else np.int32)
+        ones: list[tuple[Rows, Integers]] = []
         rows = rows[np.argsort(table.geometry[rows], kind="stable")]
         number = table.geometry[rows]
         for same_geometry in np.split(rows, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(rows) else []:
@@ -167,6 +168,9 @@ class Cells:
             offsets = table.offset[same_geometry].astype(np.int64) // step
             weights = values[same_geometry].astype(steps.dtype)
             if isinstance(geometry, Rows) and geometry.disjoint:
+                if geometry.row_bytes == step and values.dtype == bool:
+                    ones.append((geometry, offsets))
+                    continue
                 for offset, weight in zip(offsets.tolist(), weights.tolist(), strict=True):
                     cells: Any = _row_cells(geometry, offset, step)
                     # With repeated indices the assignment counts once, as equal rows of one operation should.
@@ -185,6 +189,7 @@ class Cells:
                     else:
                         steps[cells + offset] += sign * weight
         np.cumsum(steps, out=steps)
+        _count_cells(steps, ones, step)
         return steps[:-1]  # type: ignore[return-value]  # NumPy's stub gives a slice another type
 
     def mixed(self, label: Integers, candidates: Flags, counted: Flags | None = None) -> Flags:
@@ -285,6 +290,18 @@ def _row_cells(rows: Rows, offset: int, step: int) -> Integers:
     if rows.stride == step and not offset:
         return rows.numbers
     return rows.numbers.astype(np.int64) * (rows.stride // step) + offset
+
+
+def _count_cells(counts: Any, accesses: list[tuple[Rows, Integers]], step: int) -> None:
+    """Add 1 to the cell of each row, per access, for rows of one cell; counts in uint8 to stay in the cache."""
+    pairs = [(rows, offset) for rows, offsets in accesses for offset in offsets.tolist()]
+    limit = np.iinfo(np.uint8).max
+    for begin in range(0, len(pairs), limit):
+        partial = np.zeros(len(counts), np.uint8)
+        for rows, offset in pairs[begin : begin + limit]:
+            # With repeated indices the assignment counts once.
+            partial[_row_cells(rows, offset, step)] += np.uint8(1)
+        np.add(counts, partial, out=counts)
 
 
 def _strided(cells: Any, first: int, loops: Loops, step: int) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.arrays import Integers
-from mlusim.verifier.accesses.geometry import expand, group_rows, overlap
+from mlusim.verifier.accesses.cells import runs_of
+from mlusim.verifier.accesses.geometry import distinct, expand, group_rows, overlap
 from mlusim.verifier.accesses.table import Accesses
 
 Pairs = tuple[Integers, Integers]
@@ -58,6 +59,28 @@ def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> In
         certain[uncertain[exact]] = True
         return np.flatnonzero(certain)
     return _exactly(accesses, one, other, delta_bytes)
+
+
+def disjoint(accesses: Accesses) -> bool:
+    """Return whether no two accesses of one allocation share a byte; False also if that is expensive to determine.
+
+    Compares either the pairs of accesses whose extents overlap, once per distance between equal geometries, or the
+    sorted runs of all accesses, whichever are fewer. So tiles of a tensor are cheap to compare, whatever their size.
+    """
+    if any(not accesses.geometries[number].strided for number in distinct(accesses.geometry).tolist()):
+        return False
+    ordered = accesses.where(np.argsort(accesses.low, kind="stable"))
+    following = np.arange(1, len(ordered) + 1)
+    last = np.searchsorted(ordered.low, ordered.high, side="left")
+    pairs = int(np.maximum(last - following, 0).sum())
+    run_count = int(accesses.geometries.counts[accesses.geometry].sum())
+    if min(pairs, run_count) > FEW_PAIRS:
+        return False
+    if run_count < pairs:
+        low, high, _ = runs_of(ordered)
+        order = np.argsort(low, kind="stable")
+        return bool((low[order][1:] >= high[order][:-1]).all())
+    return not any(len(touching(ordered, a, b)) for a, b in chunks(following, last))
 
 
 def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers) -> Integers:

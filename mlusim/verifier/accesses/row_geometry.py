@@ -15,6 +15,9 @@ from mlusim.arrays import Integers
 from mlusim.log_tables import Box
 from mlusim.verifier.accesses.geometry import Geometry, distinct, geometry_of, union
 
+# Up to this many numbers, Python finds their extremes, and counts them, sooner than NumPy.
+_FEW_ROWS = 64
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows(Geometry):
@@ -62,7 +65,7 @@ class Rows(Geometry):
         if self.disjoint:
             # Several rows, which touch only if no number between them is left out.
             numbers = (self.end - self.start) // self.row_bytes
-            return abs(self.stride) == self.row_bytes and numbers == len(distinct(self.numbers))
+            return abs(self.stride) == self.row_bytes and numbers == _count_distinct(self.numbers)
         return len(self.segments()[0]) == 1
 
     @property
@@ -130,7 +133,8 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
     """Return the bytes of rows by number, `stride` bytes apart; None if there are no rows."""
     if not len(numbers):
         return None
-    extremes = int(numbers.min()) * stride, int(numbers.max()) * stride
+    least, greatest = _extremes(numbers)
+    extremes = least * stride, greatest * stride
     return Rows(
         min(extremes),
         0,
@@ -142,6 +146,17 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
         row_bytes=row_bytes,
         end=max(extremes) + row_bytes,
     )
+
+
+def _extremes(numbers: Integers) -> tuple[int, int]:
+    if len(numbers) <= _FEW_ROWS:
+        values = numbers.tolist()
+        return min(values), max(values)
+    return int(numbers.min()), int(numbers.max())
+
+
+def _count_distinct(numbers: Integers) -> int:
+    return len(set(numbers.tolist())) if len(numbers) <= _FEW_ROWS else len(distinct(numbers))
 
 
 def first_rows(count: int, stride: int, row_bytes: int) -> Geometry | None:

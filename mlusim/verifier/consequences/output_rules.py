@@ -13,6 +13,7 @@ from mlusim.verifier.consequences.one_fault import (
     lacks_load,
     lacks_write,
     misleading,
+    missing_share,
     of_queues,
     of_two_launches,
     stopped_at,
@@ -41,7 +42,7 @@ def wrong_value(cause: Finding, consequence: Finding) -> tuple[str, ...] | None:
         return cause.remedies
     tensor = cause.fields["tensor"]
     if tensor == consequence.fields["tensor"]:
-        if not cause.clues["is_partial"]:
+        if not cause.clues["is_partial"] or any(finding.kind == "unselected" for finding in cause.folded):
             return cause.remedies
         return wrong_part(tensor, cause.sites, "it replaces what was written there before"), *cause.remedies
     if any(finding.kind == "wrong-value" and finding.fields["tensor"] == tensor for finding in cause.folded):
@@ -270,6 +271,9 @@ def _leaves_out(cause: Finding, gap: Finding) -> bool:
         findings = cause.unfolded if _has_race(cause) else cause.folded
         reads = (finding for finding in findings if finding.kind == "uninitialised")
         return any(read.fields["buffer"] == gap.fields["tensor"] for read in reads)
+    if cause.kind == "task-race" and cause.writes_twice and missing_share(cause) and not gap.sites:
+        # Tasks have a wrong number, and none has that of the one that stores it.
+        return True
     # A racing line may write as many bytes of the tensor as are missing.
     if cause.kind == "task-race" and (cause.fields["buffer"], cause.nbytes * cause.times) == (
         gap.fields["tensor"],

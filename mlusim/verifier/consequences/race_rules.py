@@ -16,6 +16,7 @@ from mlusim.verifier.consequences.one_fault import (
     wrong_stage,
 )
 from mlusim.verifier.findings import Finding, Remedy, Site, Way, fixes_by, in_one_function, wrong_part
+from mlusim.verifier.races.atomic_remedies import counted
 from mlusim.verifier.races.lane_syncs import blocking_copy
 from mlusim.verifier.races.updates import COUNTER_BYTES
 from mlusim.verifier.source_file import SourceLine, location_of, source_file
@@ -114,6 +115,8 @@ def task_race(cause: Finding, race: Finding) -> tuple[str, ...] | None:
     if at := swapped(cause, race):
         why = f"it reads {cause.fields['buffer']}, which nothing has written, and replaces {race.fields['buffer']}"
         return f"swap the source and the destination of {at}: {why}", *cause.remedies
+    if atomic := counted(cause, race):
+        return atomic, *cause.remedies
     if cause.kind == "stopped":
         follows = _is_out_of_step(cause, race) or (called_at_stop(cause, race) and not stops(race, cause))
         return cause.remedies if follows else None

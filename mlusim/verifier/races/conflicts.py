@@ -15,7 +15,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.verifier.accesses.cells import Cells
 from mlusim.verifier.accesses.geometry import group_rows
-from mlusim.verifier.accesses.overlaps import FEW_PAIRS, Pairs, chunks, earlier_first, in_batches, touching
+from mlusim.verifier.accesses.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
 from mlusim.verifier.accesses.space import Space
 from mlusim.verifier.accesses.table import Accesses
 from mlusim.verifier.columns import narrow
@@ -218,6 +218,8 @@ def _across_groups(
     if (group == group[0]).all():
         return
     selected_accesses = accesses.where(rows)
+    if disjoint(selected_accesses):
+        return
     cells = Cells(selected_accesses, int(selected_accesses.high.max()))
     is_shared = cells.count() > 1
     if not is_shared.any():

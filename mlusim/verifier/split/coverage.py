@@ -16,7 +16,7 @@ from mlusim.log_tables import AllocationRecord
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.verifier.accesses.cells import Cells
-from mlusim.verifier.accesses.counted import accesses_from, join, repeats_of
+from mlusim.verifier.accesses.condensed import accesses_from, condense, join, repeats_of
 from mlusim.verifier.accesses.geometry import Geometry, geometry_of
 from mlusim.verifier.accesses.outputs import is_output
 from mlusim.verifier.accesses.table import Accesses
@@ -80,7 +80,7 @@ class Coverage:
     ) -> tuple[TensorUse, list[Finding]]:
         """Return the use of a tensor that is no input, and the findings on it; `rows`: the accesses to it."""
         accesses = self.run.accesses.where(rows)
-        all_rows, kind, repeated = self._join(identity, accesses, plan)
+        all_rows, kind, repeated = self._join(identity, allocation, accesses, plan)
         cells = Cells(all_rows, allocation.nbytes)
         is_run = kind == _RUN
         reads = cells.count(is_run & ~all_rows.write)
@@ -125,7 +125,7 @@ class Coverage:
 
     def _input(self, identity: int, allocation: AllocationRecord, rows: Integers) -> TensorUse:
         """Return the use of an input: only its reads are counted."""
-        accesses = self.run.accesses.where(rows)
+        accesses = condense(self.run.accesses.where(rows), allocation.nbytes)
         cells = Cells(accesses, allocation.nbytes)
         return self._reads(identity, allocation, cells, cells.count(~accesses.write), is_input=True)
 
@@ -143,7 +143,9 @@ class Coverage:
             known=identity not in self.run.accesses.unknown,
         )
 
-    def _join(self, identity: int, accesses: Accesses, plan: Plan | None) -> tuple[Accesses, Integers, Integers]:
+    def _join(
+        self, identity: int, allocation: AllocationRecord, accesses: Accesses, plan: Plan | None
+    ) -> tuple[Accesses, Integers, Integers]:
         """Join the accesses of a run with the tiles of its plan, the windows of its launches, and repeated writes.
 
         Returns all of these, their kinds, and for repeated writes the number of writes after the first (else 0). Tiles
@@ -155,6 +157,8 @@ class Coverage:
             if not follows(self.run, accesses, planned):
                 tiles = planned
         windows = self._windows(identity)
+        if not (len(tiles) or len(windows)):
+            accesses = condense(accesses, allocation.nbytes)
         # Atomics accumulate: their repeated writes are intended.
         atomic = ops_among(self.run.log, ATOMIC_NAMES)[self.run.order.op_of[accesses.record]]
         repeats, extra = repeats_of(accesses.where(np.flatnonzero(~atomic)))

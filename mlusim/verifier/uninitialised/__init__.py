@@ -7,6 +7,7 @@
 What the flow works on:
   agenda                   the operations to examine, in log order
   allocation_flow          between which allocations bytes may flow
+  equal_tasks              tasks that do the same, of which one is examined
   marks, propagation       which elements of a result depend on which of the sources: by instruction, by operation
-  mark_store               where marks are kept; bits of bit masks: `marked_bits`
+  mark_store               where marks are kept: whole operands in `operand_marks`, bits of bit masks in `marked_bits`
 """

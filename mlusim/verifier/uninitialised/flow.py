@@ -9,7 +9,7 @@ order (`agenda.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Flow:
         for number, read in enumerate(reads):
             self._seeds.setdefault(read.record, []).append(number)
         self._agenda = Agenda(self._seeds, self._operations)
-        self._store = MarkStore(run, self._agenda)
+        self._store = MarkStore(run, marked, self._agenda)
         self._propagation = Propagation(run, self._store)
         # By call, how often the marks of its operands had changed when it last changed nothing.
         self._no_ops: dict[int, list[int]] = {}
@@ -96,6 +96,19 @@ class Flow:
 
     def follow(self) -> dict[int, int]:
         """By index of the read, return the record through which its bytes have an effect; omits harmless reads."""
+        for _ in self._steps():
+            pass
+        return {len(self._reads) - mark: record for mark, record in self._store.effects.items()}
+
+    def stays_in(self, allocations: Flags) -> bool:
+        """Return whether no read has an effect and no mark leaves some allocations. Stops at the first that does."""
+        for _ in self._steps():
+            if self._store.effects or not all(allocations[alloc] for alloc in self._store.changes):
+                return False
+        return not (self._store.effects or self.padding)
+
+    def _steps(self) -> Iterator[None]:
+        """Propagate all marks, one operation at a time."""
         waits = self._host_waits()
         while (record := self._agenda.next()) is not None:
             while waits and waits[0] <= record:
@@ -106,8 +119,8 @@ class Flow:
                 # Nothing has written these bytes, so their only marks are those of earlier reads.
                 self._store.set_bytes(read.alloc, read.starts, read.stops, len(self._reads) - number)
             self._agenda.examined(settled=self._propagate(record))
+            yield
         self._store.count_outputs()
-        return {len(self._reads) - mark: record for mark, record in self._store.effects.items()}
 
     def _host_waits(self) -> list[int]:
         """Return the records before which the host may have read the outputs."""

@@ -73,17 +73,17 @@ class Propagation:
     def short_run(self, record: int) -> tuple[int, int] | None:
         """Return the bytes of an operation's result and of its elements if `apply_short` can propagate its marks.
 
-        The operation works by element on a few bytes. `apply` takes three times as long.
+        The operation works by element on a few bytes whose marks are kept by byte. `apply` takes three times as long.
         """
         log, store = self._log, self._store
         if not self._by_element[self._names[record]] or record in log.more_operands:
             return None
         alloc, _, box, a, _, a_box, b, _, b_box = (column[record] for column in self._operands)
-        if not store.is_marked(alloc) or alloc in store.bits:
+        if not store.is_by_byte(alloc) or alloc in store.bits or a in store.whole or b in store.whole:
             return None
         run = self._run(box)
         are_equal = all(
-            not store.is_marked(source) or self._run(source_box) == run
+            not store.is_by_byte(source) or self._run(source_box) == run
             for source, source_box in ((a, a_box), (b, b_box))
         )
         return run if are_equal else None
@@ -92,7 +92,7 @@ class Propagation:
         """Propagate the marks of an operation that has a `short_run`."""
         alloc, offset, _, a, a_offset, _, b, b_offset, _ = (column[record] for column in self._operands)
         sources = ((a, a_offset), (b, b_offset))
-        marks = [self._store.of(source)[at : at + nbytes] for source, at in sources if self._store.is_marked(source)]
+        marks = [self._store.of(source)[at : at + nbytes] for source, at in sources if self._store.is_by_byte(source)]
         self._store.assign_run(alloc, offset, nbytes, itemsize, marks)
 
     def _run(self, code: int) -> tuple[int, int] | None:
@@ -123,6 +123,8 @@ class Propagation:
         if alloc == NONE:
             # The result goes to a register.
             store.take_effect(mark)
+        elif store.by_operand(alloc) if mark else alloc in store.whole:
+            store.set_operand(alloc, offset, box, mark)
         elif mark or store.is_marked(alloc):
             store.assign((alloc, offset, log.boxes[box]), mark)
             return alloc not in (sources[0], sources[3])

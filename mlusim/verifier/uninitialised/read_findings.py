@@ -20,6 +20,7 @@ from mlusim.verifier.replaced import replaced_before
 from mlusim.verifier.run import Run
 from mlusim.verifier.source_file import SourceLine, location_of
 from mlusim.verifier.uninitialised.allocation_flow import AllocationFlow
+from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
 from mlusim.verifier.uninitialised.flow import Flow
 from mlusim.verifier.uninitialised.marks import is_copy
 from mlusim.verifier.uninitialised.nearby import (
@@ -54,8 +55,10 @@ def find_uninitialised(run: Run) -> tuple[list[Finding], set[int]]:
     reads = scratch + uninitialised_reads(run, rows)
     if not reads:
         return [], set()
-    marks = Flow(run, flow, reads)
-    with_effect = [_Effect(reads[number], record) for number, record in sorted(marks.follow().items())]
+    followed = reads_to_follow(run, flow, reads)
+    marks = Flow(run, flow, [reads[number] for number in followed])
+    effects = {followed[number]: record for number, record in marks.follow().items()}
+    with_effect = [_Effect(reads[number], effects[number]) for number in sorted(effects)]
     return [_with_copies(run, finding, reads) for finding in _findings(run, with_effect)], marks.padding
 
 

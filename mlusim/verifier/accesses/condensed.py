@@ -1,7 +1,8 @@
-"""Access tables for counting: concatenated, or with one access per repetition."""
+"""Equivalent access tables for counting: concatenated, condensed, or with one access per repetition."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from mlusim.arrays import Integers
 from mlusim.log import NONE
 from mlusim.verifier.accesses.geometry import Geometries, Geometry, distinct
+from mlusim.verifier.accesses.overlaps import disjoint
 from mlusim.verifier.accesses.row_geometry import runs_geometry
 from mlusim.verifier.accesses.table import Accesses
 
@@ -29,6 +31,33 @@ def join(one: Accesses, other: Accesses) -> Accesses:
         both("write"),
         Geometries([*one.geometries, *other.geometries]),
     )
+
+
+def condense(run: Accesses, nbytes: int) -> Accesses:
+    """Condense accesses that partition a tensor into one access of all of it; the counts stay the same."""
+    writes, reads = np.flatnonzero(run.write), np.flatnonzero(~run.write)
+    parts = []
+    for rows in (writes, reads):
+        if len(rows) > 1 and _partition(run.where(rows), nbytes):
+            whole_tensor = accesses_from(int(run.alloc[0]), np.zeros(1, np.int64), [Geometry(0, nbytes, ())])
+            parts.append(replace(whole_tensor, record=run.record[rows[:1]], write=run.write[rows[:1]]))
+        elif len(rows) and rows is writes:
+            # The order of reads and writes matters.
+            return run
+        else:
+            parts.append(run.where(rows))
+    return join(parts[0], parts[1])
+
+
+def _partition(accesses: Accesses, nbytes: int) -> bool:
+    """Return whether accesses cover every byte of a tensor exactly once."""
+    sizes = np.zeros(len(accesses.geometries), np.int64)
+    for number in distinct(accesses.geometry).tolist():
+        geometry = accesses.geometries[number]
+        if not geometry.strided or geometry.touched_bytes > geometry.run * geometry.count:
+            return False
+        sizes[number] = geometry.run * geometry.count
+    return int(sizes[accesses.geometry].sum()) == nbytes and disjoint(accesses)
 
 
 def repeats_of(run: Accesses) -> tuple[Accesses, Integers]:

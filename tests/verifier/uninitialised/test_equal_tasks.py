@@ -1,4 +1,4 @@
-"""Propagation of marks: its short ways give the findings of the general one."""
+"""Equal tasks: following one of them gives the findings of following all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.verifier.uninitialised.propagation import Propagation
+from mlusim.verifier.uninitialised import read_findings
+from mlusim.verifier.uninitialised.equal_tasks import reads_to_follow
+from mlusim.verifier.uninitialised.operand_marks import OperandMarks
 
 TASKS, WIDTH, VALID, ROWS = 4, 8, 5, 6
 UNION = {"kind": "UNION1", "dim": TASKS}
@@ -105,21 +107,21 @@ async def chosen_by_data(core, x, out, counts):
 
 
 KERNELS = {
-    "harmless": (rounded_up, (), BLOCK),
-    "all store too much": (rounded_up, ((WIDTH,) * TASKS,), BLOCK),
-    "one stores too much": (rounded_up, ((VALID, WIDTH, VALID, VALID),), BLOCK),
-    "the last differs": (larger_last_load, (), BLOCK),
-    "four operands, harmless": (four_operands, ((),), BLOCK),
-    "four operands, stored by all": (four_operands, (range(TASKS),), BLOCK),
-    "four operands, stored by one": (four_operands, ((1,),), BLOCK),
-    "two buffers, harmless": (two_buffers, ((),), BLOCK),
-    "two buffers, stored by one": (two_buffers, ((2,),), BLOCK),
-    "two rows, harmless": (two_rows, ((),), BLOCK),
-    "two rows, stored by one": (two_rows, ((2,),), BLOCK),
-    "collected by one": (collected_by_one, (3,), UNION),
-    "through SRAM, harmless": (through_sram, (VALID,), UNION),
-    "through SRAM, stored": (through_sram, (WIDTH,), UNION),
-    "chosen by data": (chosen_by_data, (), BLOCK),
+    "harmless": (rounded_up, (), BLOCK, True),
+    "all store too much": (rounded_up, ((WIDTH,) * TASKS,), BLOCK, False),
+    "one stores too much": (rounded_up, ((VALID, WIDTH, VALID, VALID),), BLOCK, True),
+    "the last differs": (larger_last_load, (), BLOCK, True),
+    "four operands, harmless": (four_operands, ((),), BLOCK, True),
+    "four operands, stored by all": (four_operands, (range(TASKS),), BLOCK, False),
+    "four operands, stored by one": (four_operands, ((1,),), BLOCK, True),
+    "two buffers, harmless": (two_buffers, ((),), BLOCK, True),
+    "two buffers, stored by one": (two_buffers, ((2,),), BLOCK, True),
+    "two rows, harmless": (two_rows, ((),), BLOCK, True),
+    "two rows, stored by one": (two_rows, ((2,),), BLOCK, True),
+    "collected by one": (collected_by_one, (3,), UNION, False),
+    "through SRAM, harmless": (through_sram, (VALID,), UNION, False),
+    "through SRAM, stored": (through_sram, (WIDTH,), UNION, False),
+    "chosen by data": (chosen_by_data, (), BLOCK, False),
 }
 
 
@@ -136,21 +138,29 @@ def findings_of(device, **options):
     return [finding.to_json() for finding in device.verify(**options).findings]
 
 
-def in_general(monkeypatch):
-    """Leave out the short ways."""
-    for name in ("short_run", "apply_uniform"):
-        monkeypatch.setattr(Propagation, name, lambda propagation, record: None)
+def follow_all(monkeypatch):
+    """Follow all tasks, and keep all marks by byte."""
+    monkeypatch.setattr(read_findings, "reads_to_follow", lambda *arguments: list(range(len(arguments[-1]))))
+    monkeypatch.setattr(OperandMarks, "add", lambda marks, alloc: False)
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels_have_the_findings_of_the_general_way(monkeypatch, name):
-    kernel, arguments, grid = KERNELS[name]
+def test_what_is_found_does_not_depend_on_how_many_are_followed(monkeypatch, name):
+    kernel, arguments, grid, fewer = KERNELS[name]
     device = device_of(kernel, arguments, grid)
+    counts = []
+
+    def spy(*run):
+        followed = reads_to_follow(*run)
+        counts.append((len(followed), len(run[-1])))
+        return followed
+
+    monkeypatch.setattr(read_findings, "reads_to_follow", spy)
     found = findings_of(device)
-    in_general(monkeypatch)
+    ((followed, uninitialised_reads),) = counts
+    assert (followed < uninitialised_reads) == fewer
+    follow_all(monkeypatch)
     assert findings_of(device) == found
-    has_effect = "store" in name or "collected" in name
-    assert any(finding["kind"] == "uninitialised" for finding in found) == has_effect
 
 
 def random_operations(rng):
@@ -187,8 +197,8 @@ async def interpret(core, x, out, counts, operations):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_kernels_have_the_findings_of_the_general_way(monkeypatch, seed):
+def test_random_kernels_have_the_findings_of_following_all(monkeypatch, seed):
     device = device_of(interpret, (random_operations(np.random.default_rng(seed)),), BLOCK)
     found = findings_of(device, rewrites=True)
-    in_general(monkeypatch)
+    follow_all(monkeypatch)
     assert findings_of(device, rewrites=True) == found
