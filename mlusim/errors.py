@@ -147,7 +147,7 @@ class OperationLimitError(KernelError):
     """A task that issued more operations than the limit, or none for too long.
 
     Attributes:
-        polls: if the tasks of the run only read what no task will write.
+        polls: whether the tasks of the run only read what no task will write.
     """
 
     polls: bool = False

@@ -27,7 +27,7 @@ from mlusim.cores.core import Kernel
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import DEFAULT_BOARD, Board, board
 from mlusim.host.device import Device
-from mlusim.inputs import as_file, as_paths, as_text, as_texts
+from mlusim.inputs import as_file, as_paths, as_text, as_texts, check_flags
 from mlusim.spelling import nearest
 
 if TYPE_CHECKING:
@@ -369,6 +369,7 @@ def compile(  # noqa: A001 - the public name
     missing.
     The file is native code: its effects outside its kernels happen on this machine.
     """
+    check_flags(syntax_only=syntax_only, checked=checked)
     files = [as_file(path), *map(as_file, as_paths(sources))]
     for file in files:
         if file.suffix == ".py":

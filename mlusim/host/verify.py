@@ -122,6 +122,7 @@ def verify(
         run_error = error_of(simulated)
         if run_error is None and (checked := with_checks(kernel)):
             run_with_checks, uploaded_again = runs.start(changed=checked)
+            run_with_checks.watch_host_data()
             run_error = error_of(run_with_checks)
             if run_error or uses_unset(run_with_checks):
                 simulated, uploaded = run_with_checks, uploaded_again

@@ -66,7 +66,8 @@ _CLANG = (
 _INSTRUMENTATION = ("-fsanitize=thread", "-fno-threadsafe-statics")
 _INSTRUMENTATION_GNU = (
     *("--param", "tsan-instrument-func-entry-exit=0"),
-    # A function that ends without its return returns, as with older compilers, instead of running into the next one.
+    # A function that ends without its return returns, as with older compilers, instead of running into the next one. No
+    # loop is taken to end where its index would leave an array.
     *("-fsanitize=unreachable", "-fno-aggressive-loop-optimizations"),
     # Copies of records by value are assignments then. Arguments and results of calls are not instrumented.
     "-fno-elide-constructors",

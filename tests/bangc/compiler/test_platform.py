@@ -33,3 +33,10 @@ def test_a_folder_of_headers_that_does_not_exist_is_an_error(tmp_path):
     file.write_text("#include <bang.h>\n")
     with pytest.raises(InputError, match=r"include .*none: there is no such folder"):
         bangc.compile(file, include=[tmp_path / "none"])
+
+
+def test_options_are_true_or_false(tmp_path):
+    file = tmp_path / "k.mlu"
+    file.write_text("#include <bang.h>\n")
+    with pytest.raises(InputError, match=r"^checked='no': choose True or False$"):
+        bangc.compile(file, checked="no")
